@@ -69,6 +69,14 @@ Outputs OutputsOf(const Spec& s, Phase phase, std::int64_t rows) {
       Output& out = add(NameOf(operand), {}, how.format, how.style, how.stats);
       out.blocks = how.block_counts, out.current = how.current;
     }
+  if constexpr (requires { s.attention_operands; })
+    for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+      const OperandRounding& how = s.attention_operands[i];
+      const bool forward = i < IndexOf(AttentionOperand::kDvP);
+      if (!how.rounds || phase != (forward ? Phase::kForward : Phase::kBackward)) continue;
+      Output& out = add(kAttentionOperandNames[i], {}, how.format, how.style, how.stats);
+      out.blocks = how.block_counts, out.current = how.current;
+    }
   if (phase == Phase::kRefresh) {
     if constexpr (requires { s.w_stats; }) add("w", {}, s.w_format, s.w_style, s.w_stats);
   } else if (phase == Phase::kForward) {

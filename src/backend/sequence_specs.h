@@ -61,6 +61,10 @@ struct RopeSpec : RoundedLayerSpec {
 //   dq = round(aq c ds k)                                   carries S_s aq
 //   dk = round(ak c sum over the group of ds^T q)           carries S_s ak
 //
+// Each product takes its operands rounded once more as attention_operands says, one head after the
+// other: rows and blocks run along the product's sum within a head (q, k, v, dy: [positions, d],
+// p_r and ds: [Tq, Tk]), and are counted so; scales of whole tensors are of all heads of the batch.
+//
 // dropout: p_r = round(m p / (1 - rate)), dp is multiplied by m / (1 - rate); the mask uses random
 // word i of (seed ^ stream, draw) for value i of [B, H, Tq, Tk], all of which are counted.
 //
@@ -88,13 +92,14 @@ struct AttentionSpec {
   Gradient dy;
   std::vector<Gradient> dx;  // of queries, keys, values; empty ones: not computed
   std::array<scaling::LayerScaler*, 4> scalers{};  // by Decision; null where nothing is computed
+  AttentionRoundings attention_operands;
   // kForward: of s and y, whose sums run over the values of a head and over keys; kDx: of dp, dq,
   // dk and dv, the last two of which run over the queries of one query head.
   SumsOfProducts sums;
   bool fused() const { return x.size() == 1; }
   void Visit(auto&& visit) {
     visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers,
-          sums);
+          attention_operands, sums);
   }
 };
 // Takes one position of each image; dx is 0 elsewhere.

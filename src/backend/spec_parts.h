@@ -140,8 +140,10 @@ struct OperandRounding {
   BlockCounts* block_counts = nullptr;  // for `block`, in passes that fill all of `stats`
   void Visit(auto&& visit) { visit(style, current, stats, block_counts); }
 };
-using OperandRoundings = std::array<OperandRounding, kOperands>;  // by Operand
-inline bool AnyRounds(const OperandRoundings& operands) {
+using OperandRoundings = std::array<OperandRounding, kOperands>;             // by Operand
+using AttentionRoundings = std::array<OperandRounding, kAttentionOperands>;  // by AttentionOperand
+template <std::size_t kCount>
+bool AnyRounds(const std::array<OperandRounding, kCount>& operands) {
   return std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.rounds; });
 }
 

@@ -218,6 +218,7 @@ struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic } kind = Kind::kNone;
   struct StaticScales {
     double x = 1, w = 1, dy = 1;  // by which values are multiplied before their rounding
+    double q = 1, k = 1, v = 1, p = 1, ds = 1;  // the same in attention
   } values;
   // The keys that were written, where `kind` was not: a recipe gives the others.
   std::vector<std::string> given;
@@ -256,6 +257,8 @@ struct AccumulatesConfig {
 // `precision.operands`; unset: as set one level up, by default as stored.
 struct OperandsConfig {
   std::array<std::optional<OperandConfig>, kOperands> by_operand;  // by Operand
+  // By AttentionTensor, in both of its products.
+  std::array<std::optional<OperandConfig>, kAttentionTensors> attention;
   std::optional<TensorScalingConfig> tensor_scaling;
   std::optional<HadamardConfig> hadamard;
   std::optional<SparedConfig> spared;  // only in `precision`

@@ -19,6 +19,8 @@ void Overlay(const RoleFormatsConfig& given, RoleFormatsConfig& roles) {
 void Overlay(const OperandsConfig& given, OperandsConfig& operands) {
   for (std::size_t i = 0; i < kOperands; ++i)
     if (given.by_operand[i]) operands.by_operand[i] = given.by_operand[i];
+  for (std::size_t i = 0; i < kAttentionTensors; ++i)
+    if (given.attention[i]) operands.attention[i] = given.attention[i];
   if (given.tensor_scaling) operands.tensor_scaling = given.tensor_scaling;
   if (given.hadamard) operands.hadamard = given.hadamard;
   if (given.spared) operands.spared = given.spared;

@@ -11,8 +11,9 @@ namespace {
 bool IsNarrow(const std::optional<NumberFormat>& format) { return format && *format != kFp32; }
 
 bool RoundsSome(const OperandsConfig& operands) {
-  return std::any_of(operands.by_operand.begin(), operands.by_operand.end(),
-                     [](const auto& operand) { return operand && operand->format; });
+  const auto rounds = [](const auto& operand) { return operand && operand->format; };
+  return std::any_of(operands.by_operand.begin(), operands.by_operand.end(), rounds) ||
+         std::any_of(operands.attention.begin(), operands.attention.end(), rounds);
 }
 
 // What is true of some layer of one stretch of the schedule.

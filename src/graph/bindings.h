@@ -1,5 +1,6 @@
 // Maps the numbers used in a plan to tensors, gradients, statistics and parameters.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Bindings {
       recomputed;                         // by node: memory that batch norm and consumer share
   std::vector<std::uint16_t*> positions;  // by node: of a pool, where an unpooling reads them
   SharedArray<LayerStats> stats;          // 0: input and loss, i + 1: node i
+  // By node of attention whose operands are rounded once more: by AttentionOperand.
+  std::map<int, SharedArray<AttentionOperandStats>> attention_operands;
   // Counts of rules that are judged lie by rule, node and product.
   std::vector<scaling::Accumulator> judged_rules;
   SharedArray<scaling::AccumulatorCounts> judged;

@@ -83,6 +83,10 @@ void Builder::Bind() {
   bindings_.parameters_of = std::move(parameters.of);
   if (network_.reads_tokens()) BindTokens();
   bindings_.stats = graph_->results_.Add<LayerStats>(network_.nodes.size() + 1);
+  for (const auto& [node, within] : storage_.attention)
+    if (storage_.operands[static_cast<std::size_t>(node)].any())
+      bindings_.attention_operands[node] =
+          graph_->results_.Add<AttentionOperandStats>(kAttentionOperands);
   if (spec_.training && !spec_.judged_sums.empty()) {
     bindings_.judged_rules = spec_.judged_sums;
     bindings_.judged = graph_->results_.Add<scaling::AccumulatorCounts>(

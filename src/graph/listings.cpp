@@ -2,6 +2,7 @@
 #include "graph/listings.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "error.h"
 #include "io/tensor_names.h"
@@ -79,26 +80,49 @@ class PointLister {
     Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
+  // Adds an operand that is rounded, named `tensor`, but for where it is counted. of: the operand
+  // that its delayed scale belongs to.
+  RoundingPoint& AddRounded(int i, const std::string& tensor, const std::string& of,
+                            const OperandRule& rule, const float* scale) {
+    const std::string& layer = b_.NameOf(i);
+    const TensorScale* own = b_.styles->ScaleOf(layer, of);
+    RoundingPoint& point = points_.emplace_back(
+        RoundingPoint{layer, tensor, rule.format, nullptr, nullptr, scale,
+                      own ? own->per_tensor_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
+                      b_.styles->BinsOf(layer, tensor)});
+    using Kind = config::TensorScalingConfig::Kind;
+    point.row_scaled = !rule.block && rule.format != kFp32 && rule.scaling.kind == Kind::kRow;
+    point.block = rule.block;
+    if (rule.block) point.hadamard = rule.hadamard, point.random_signs = rule.random_signs;
+    return point;
+  }
   // Adds an operand if it is rounded; dy carries S.
   void AddOperand(int i, Operand operand) {
-    const OperandRule& rule = b_.storage->operands[i].rules[IndexOf(operand)];
+    const OperandRule& rule = b_.storage->operands[i].Of(operand);
     if (!rule.rounds) return;
-    const std::string &layer = b_.NameOf(i), tensor = NameOf(operand);
-    const float* scale = CarriesS(tensor) ? b_.ScaleOf(op_of_[i]->dy) : nullptr;
     const Operand forward = IsWeight(operand) ? Operand::kForwardW : Operand::kForwardX;
-    const TensorScale* own = b_.styles->ScaleOf(layer, rule.as_forward ? NameOf(forward) : tensor);
-    points_.push_back({layer, tensor, rule.format, &b_.stats.host[i + 1].operands[IndexOf(operand)],
-                       &b_.stats.backend[i + 1].operands[IndexOf(operand)], scale,
-                       own ? own->per_tensor_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
-                       b_.styles->BinsOf(layer, tensor)});
-    using Kind = config::TensorScalingConfig::Kind;
-    points_.back().row_scaled =
-        !rule.block && rule.format != kFp32 && rule.scaling.kind == Kind::kRow;
-    if (rule.as_forward) points_.back().laid_as = forward;
-    if (!rule.block) return;
-    points_.back().block = rule.block;
-    points_.back().hadamard = rule.hadamard, points_.back().random_signs = rule.random_signs;
-    points_.back().blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
+    RoundingPoint& point =
+        AddRounded(i, NameOf(operand), NameOf(rule.as_forward ? forward : operand), rule,
+                   CarriesS(NameOf(operand)) ? b_.ScaleOf(op_of_[i]->dy) : nullptr);
+    point.stats = &b_.stats.host[i + 1].operands[IndexOf(operand)];
+    point.backend_stats = &b_.stats.backend[i + 1].operands[IndexOf(operand)];
+    if (rule.as_forward) point.laid_as = forward;
+    if (rule.block) point.blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
+  }
+  // The same of attention, where ds carries another S than dy.
+  void AddOperands(int i, std::initializer_list<AttentionOperand> operands) {
+    for (const AttentionOperand operand : operands) {
+      const OperandRule& rule = b_.storage->operands[i].Of(operand);
+      if (!rule.rounds) continue;
+      const float* scale = nullptr;
+      if (TensorOf(operand) == AttentionTensor::kDy) scale = b_.ScaleOf(op_of_[i]->dy);
+      if (TensorOf(operand) == AttentionTensor::kDs) scale = b_.scales.host + op_of_[i]->ds_scale;
+      RoundingPoint& point = AddRounded(i, NameOf(operand), NameOf(operand), rule, scale);
+      const auto& counted = b_.attention_operands.at(i);
+      point.stats = &counted.host[IndexOf(operand)].stats;
+      point.backend_stats = &counted.backend[IndexOf(operand)].stats;
+      if (rule.block) point.blocks = &counted.host[IndexOf(operand)].blocks;
+    }
   }
   // dx.dy and dx.w exist only where dx is computed, so not in the first layer.
   void AddBackwardOperands(int i) {
@@ -117,11 +141,16 @@ class PointLister {
   void AddWithinAttention(int i) {
     const std::vector<int>& dx = op_of_[i]->dx;
     const AttentionStorage& within = b_.storage->attention.at(i);
+    using enum AttentionOperand;
+    AddOperands(i, {kDvP, kDvDy});
     if (dx[2] >= 0) AddDx(i, dx[2]);
+    AddOperands(i, {kDpDy, kDpV});
     if (within.rounds_ds)
       Add(i, "ds", within.ds.format, &LayerStats::ds, b_.scales.host + op_of_[i]->ds_scale);
-    for (const int gradient : {dx[0], dx[1]})
-      if (gradient >= 0) AddDx(i, gradient);
+    AddOperands(i, {kDqDs, kDqK});
+    if (dx[0] >= 0) AddDx(i, dx[0]);
+    AddOperands(i, {kDkDs, kDkQ});
+    if (dx[1] >= 0) AddDx(i, dx[1]);
   }
 
   // The images; their counts are stored in the loss's entry, whose y is unused.
@@ -135,8 +164,12 @@ class PointLister {
     if (b_.network->MultipliesWeight(i)) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
     for (const Operand operand : {Operand::kForwardX, Operand::kForwardW}) AddOperand(i, operand);
     const auto attention = b_.storage->attention.find(i);
-    if (attention != b_.storage->attention.end() && attention->second.rounds_p)
-      Add(i, "p", attention->second.p.format, &LayerStats::p);
+    if (attention != b_.storage->attention.end()) {
+      using enum AttentionOperand;
+      AddOperands(i, {kSQ, kSK});
+      if (attention->second.rounds_p) Add(i, "p", attention->second.p.format, &LayerStats::p);
+      AddOperands(i, {kYP, kYV});
+    }
     if (node(i).rounds_output()) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {

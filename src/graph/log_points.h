@@ -27,7 +27,7 @@ struct TensorScale {
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
   std::string layer;
-  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (io/tensor_names.h)
+  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (tensor_names.h)
   NumberFormat format;
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
@@ -114,6 +114,11 @@ struct ScaledTensor {
   const TensorStats* stats;
 };
 
+// What was counted of an operand of attention.
+struct AttentionOperandStats {
+  TensorStats stats;
+  BlockCounts blocks;  // of a block-scaled format
+};
 // What was counted at one layer's roundings; a graph that does not train counts nothing.
 struct LayerStats {
   TensorStats y, w, dx, dx2, dw, dy;

@@ -28,6 +28,14 @@ void OpMaker::AddAttention(const OpPlan& op, layers::OpParts& parts) const {
   parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
   if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
   AddSums(op, parts);
+  for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+    backend::OperandRounding& operand = parts.attention_operands[i];
+    operand = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<AttentionOperand>(i),
+                                   b_.storage->operands[op.node]);
+    if (!b_.training || !operand.rounds) continue;
+    AttentionOperandStats* stats = b_.attention_operands.at(op.node).backend + i;
+    operand.stats = &stats->stats, operand.block_counts = &stats->blocks;
+  }
   if (!op.has_backward) return;
   if (within.rounds_ds) parts.ds = RoundedOf(op.node, "ds", within.ds, &LayerStats::ds);
   parts.ds_scale = b_.scales.backend + op.ds_scale;

@@ -2,6 +2,7 @@
 // and its histogram.
 #include "graph/rounding_styles.h"
 
+#include "error.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "number/format_codes.h"
@@ -63,34 +64,48 @@ Operand ForwardOperandOf(Operand operand) {
   return IsWeight(operand) ? Operand::kForwardW : Operand::kForwardX;
 }
 
-// The fixed scale of an operand's tensor, as kernels multiply by it.
-float StaticScaleOf(Operand operand, const config::TensorScalingConfig& scaling) {
-  const config::TensorScalingConfig::StaticScales& values = scaling.values;
+// The fixed scale of an operand's tensor.
+using StaticScales = config::TensorScalingConfig::StaticScales;
+double StaticScaleOf(Operand operand, const StaticScales& values) {
   const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-  const double scale = IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
-  return scaling.power_of_two ? scaling::CutToPowerOfTwo(static_cast<float>(scale))
-                              : static_cast<float>(scale);
+  return IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
+}
+double StaticScaleOf(AttentionOperand operand, const StaticScales& values) {
+  switch (TensorOf(operand)) {
+    case AttentionTensor::kQ:
+      return values.q;
+    case AttentionTensor::kK:
+      return values.k;
+    case AttentionTensor::kV:
+      return values.v;
+    case AttentionTensor::kP:
+      return values.p;
+    case AttentionTensor::kDy:
+      return values.dy;
+    case AttentionTensor::kDs:
+      return values.ds;
+  }
+  throw InternalError("a tensor that is none of attention's");
 }
 
 }  // namespace
 
 // A block-scaled format has its scales in its blocks, and fp32 needs none. A delayed scale is
 // computed once a step on the host; a current one by the op, from the tensor that it rounds, and
-// those of rows within it. What is as the forward product's takes its random words and signs too.
-backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
-                                                   const LayerOperands& operands) {
+// those of rows within it.
+backend::OperandRounding RoundingStyles::RoundingOf(const std::string& layer,
+                                                    const std::string& operand,
+                                                    const std::string& of, const OperandRule& rule,
+                                                    double fixed) {
   using Kind = config::TensorScalingConfig::Kind;
-  const OperandRule& rule = operands.rules[IndexOf(operand)];
   backend::OperandRounding rounding;
   rounding.rounds = rule.rounds;
   if (!rule.rounds) return rounding;
-  const Operand as = rule.as_forward ? ForwardOperandOf(operand) : operand;
-  if (as != operand) rounding.laid_as = as;
   rounding.format = rule.format, rounding.block = rule.block;
   rounding.hadamard = rule.hadamard, rounding.random_signs = rule.random_signs;
   rounding.signs_stream = StreamId("signs:" + layer);
-  rounding.style = Of(layer, NameOf(operand), {rule.format, Storage::kF32, false});
-  rounding.style.stream = StreamId("round:" + layer + "." + NameOf(as));
+  rounding.style = Of(layer, operand, {rule.format, Storage::kF32, false});
+  rounding.style.stream = StreamId("round:" + layer + "." + of);
   rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;
   const config::TensorScalingConfig& scaling = rule.scaling;
   if (rule.block || rule.format == kFp32 || scaling.kind == Kind::kNone) return rounding;
@@ -103,17 +118,37 @@ backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Ope
   }
   if (scaling.kind == Kind::kDelayed) {
     rounding.style.per_tensor_scale =
-        FindOrMake(layer + "." + NameOf(as), rule.format, rounding.rule)->per_tensor_scale.backend;
+        FindOrMake(layer + "." + of, rule.format, rounding.rule)->per_tensor_scale.backend;
     return rounding;
   }
-  SharedArray<scaling::TensorScaler>& scale = current_[layer + "." + NameOf(operand)];
+  SharedArray<scaling::TensorScaler>& scale = current_[layer + "." + operand];
   if (scale.count == 0) scale = results_.Add<scaling::TensorScaler>();
   rounding.style.per_tensor_scale = scale.backend;
   if (scaling.kind == Kind::kCurrent)
     rounding.current = scale.backend;
   else
-    scale.host->scale = StaticScaleOf(operand, scaling);
+    scale.host->scale = scaling.power_of_two ? scaling::CutToPowerOfTwo(static_cast<float>(fixed))
+                                             : static_cast<float>(fixed);
   return rounding;
+}
+
+// What is as the forward product's takes its random words and signs too.
+backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
+                                                   const LayerOperands& operands) {
+  const OperandRule& rule = operands.Of(operand);
+  const Operand as = rule.as_forward ? ForwardOperandOf(operand) : operand;
+  backend::OperandRounding rounding = RoundingOf(layer, NameOf(operand), NameOf(as), rule,
+                                                 StaticScaleOf(operand, rule.scaling.values));
+  if (rule.rounds && as != operand) rounding.laid_as = as;
+  return rounding;
+}
+
+backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer,
+                                                   AttentionOperand operand,
+                                                   const LayerOperands& operands) {
+  const OperandRule& rule = operands.Of(operand);
+  return RoundingOf(layer, NameOf(operand), NameOf(operand), rule,
+                    StaticScaleOf(operand, rule.scaling.values));
 }
 
 scaling::TensorScaler* RoundingStyles::CurrentScaleOf(const std::string& layer,

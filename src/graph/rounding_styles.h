@@ -28,6 +28,8 @@ class RoundingStyles {
   // The style of the rounding of a matmul's operand; without pointers for counts.
   backend::OperandRounding OperandOf(const std::string& layer, Operand operand,
                                      const LayerOperands& operands);
+  backend::OperandRounding OperandOf(const std::string& layer, AttentionOperand operand,
+                                     const LayerOperands& operands);
   // The current scale of an operand for which OperandOf was called, at the host's address; null: it
   // has none.
   scaling::TensorScaler* CurrentScaleOf(const std::string& layer, const std::string& operand) const;
@@ -40,6 +42,9 @@ class RoundingStyles {
   std::vector<std::unique_ptr<TensorScale>> TakeOwned() { return std::move(owned_); }
 
  private:
+  // of: the operand whose random words and scale it has. fixed: its scale of kind static.
+  backend::OperandRounding RoundingOf(const std::string& layer, const std::string& operand,
+                                      const std::string& of, const OperandRule& rule, double fixed);
   TensorScale* FindOrMake(const std::string& name, const NumberFormat& format,
                           const scaling::TensorScaleRule& rule);
   ExponentBins* FindOrMakeBins(const std::string& name);  // the backend's

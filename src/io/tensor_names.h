@@ -1,11 +1,13 @@
 // The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient with respect to the
 // second input of a layer that rounds one for each; in attention p, the probabilities, ds, the
 // gradient of the scores, and dq, dk, dv, those of queries, keys and values; operands of matmuls,
-// forward.x to dw.dy; update, the requested changes of an update; master and state, what an update
-// stores; ns and orthogonality, Newton-Schulz's matrices and what its result lacks; accumulated,
-// the sums of micro-batches; sent, gradients between processes. If a layer has several parameters,
-// or a parameter several states, each part has its own name: update.weight, state.exp_avg.
+// forward.x to dw.dy, and of attention's products, s.q to dk.q; update, the requested changes of an
+// update; master and state, what an update stores; ns and orthogonality, Newton-Schulz's matrices
+// and what its result lacks; accumulated, the sums of micro-batches; sent, gradients between
+// processes. If a layer has several parameters, or a parameter several states, each part has its
+// own name: update.weight, state.exp_avg.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +45,48 @@ constexpr std::optional<Operand> OperandNamed(std::string_view name) {
   return std::nullopt;
 }
 
-inline bool IsOperand(std::string_view tensor) { return OperandNamed(tensor).has_value(); }
+// What the products of attention take: s = q k^T, y = p v, dv = p^T dy, dp = dy v^T, dq = ds k and
+// dk = ds^T q. Each of the six tensors is an operand of two products.
+enum class AttentionTensor : std::uint8_t { kQ, kK, kV, kP, kDy, kDs };
+inline constexpr std::size_t kAttentionTensors = 6;
+enum class AttentionOperand : std::uint8_t {
+  kSQ,
+  kSK,
+  kYP,
+  kYV,
+  kDvP,
+  kDvDy,
+  kDpDy,
+  kDpV,
+  kDqDs,
+  kDqK,
+  kDkDs,
+  kDkQ
+};
+inline constexpr std::size_t kAttentionOperands = 12;
+// Their names in logs, in the order of the enumeration.
+inline constexpr std::array<const char*, kAttentionOperands> kAttentionOperandNames = {
+    "s.q", "s.k", "y.p", "y.v", "dv.p", "dv.dy", "dp.dy", "dp.v", "dq.ds", "dq.k", "dk.ds", "dk.q"};
+
+constexpr std::size_t IndexOf(AttentionOperand operand) {
+  return static_cast<std::size_t>(operand);
+}
+constexpr const char* NameOf(AttentionOperand operand) {
+  return kAttentionOperandNames[IndexOf(operand)];
+}
+constexpr AttentionTensor TensorOf(AttentionOperand operand) {
+  using enum AttentionTensor;
+  constexpr std::array<AttentionTensor, kAttentionOperands> kTensors = {kQ,  kK, kP,  kV, kP,  kDy,
+                                                                        kDy, kV, kDs, kK, kDs, kQ};
+  return kTensors[IndexOf(operand)];
+}
+inline bool IsAttentionOperand(std::string_view name) {
+  return std::find(kAttentionOperandNames.begin(), kAttentionOperandNames.end(), name) !=
+         kAttentionOperandNames.end();
+}
+inline bool IsOperand(std::string_view tensor) {
+  return OperandNamed(tensor).has_value() || IsAttentionOperand(tensor);
+}
 // Tensors of attention, each with a scale decision of its own: LAYER.ds.
 inline bool IsOfAttention(std::string_view tensor) {
   return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
@@ -83,7 +126,8 @@ inline bool IsOfUpdate(std::string_view tensor) {
 }
 // Whether it carries S.
 inline bool CarriesS(std::string_view tensor) {
-  return IsDx(tensor) || tensor == "dy" || tensor == "dx.dy" || tensor == "dw.dy";
+  return IsDx(tensor) || tensor == "dy" ||
+         (IsOperand(tensor) && (tensor.ends_with(".dy") || tensor.ends_with(".ds")));
 }
 // Whether it is the same in every part of a batch: a weight, or a sum of its gradients.
 inline bool IsOfWholeBatch(std::string_view tensor) {

@@ -39,6 +39,7 @@ struct OpParts {
   // Parts of attention.
   RoundedTo p, ds;
   bool rounds_p = true, rounds_ds = true;
+  backend::AttentionRoundings attention_operands;
   float* ds_scale = nullptr;
   std::array<scaling::LayerScaler*, 4> scalers{};  // by AttentionSpec::Decision
 

@@ -155,6 +155,7 @@ backend::OpSpec AttentionSpecOf(const OpParts& op) {
   spec.stream = StreamId(op.layer);
   spec.keeps_probabilities = op.keys.keep_probabilities;
   spec.rounds_p = op.rounds_p, spec.rounds_ds = op.rounds_ds;
+  spec.attention_operands = op.attention_operands;
   spec.p_format = op.p.format, spec.p_style = op.p.style, spec.p_stats = op.p.stats;
   spec.ds_format = op.ds.format, spec.ds_style = op.ds.style, spec.ds_stats = op.ds.stats;
   spec.ds_scale = op.ds_scale;

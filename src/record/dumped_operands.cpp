@@ -84,7 +84,7 @@ DumpedOperands::DumpedOperands(const graph::Graph& graph, step::Team& team) : te
   std::map<std::string, const graph::LayerRow*> rows;
   for (const graph::LayerRow& row : graph.layers()) rows[row.name] = &row;
   for (const graph::RoundingPoint& point : graph.roundings()) {
-    if (!point.block || !IsOperand(point.tensor)) continue;
+    if (!point.block || !OperandNamed(point.tensor)) continue;  // attention's are not dumped
     const graph::Parameter* weight = step::WeightOf(graph, point.layer);
     if (weight == nullptr) continue;
     Layer& layer = layers_[point.layer];

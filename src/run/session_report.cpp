@@ -12,19 +12,23 @@
 namespace ada::run {
 namespace {
 
-// Whether the operand x of some product has a per-tensor scale that is found in the very batch, so
-// that what an image gives depends on the others.
+// Whether an operand of some forward product, but for weights, has a per-tensor scale that is found
+// in the very batch, so that what an image gives depends on the others.
 bool IsScaledByBatch(const config::PrecisionConfig& config, const graph::Graph& graph) {
   const graph::Precision precision =
       graph::ResolvePrecision(config, /*policy_owns_gradients=*/false);
   if (!precision.operands_of) return false;
   for (const graph::LayerRow& layer : graph.layers()) {
     const graph::LayerOperands operands = precision.operands_of(layer.name, /*spared=*/false);
-    const graph::OperandRule& x = operands.rules[static_cast<std::size_t>(Operand::kForwardX)];
-    const bool current = x.scaling.kind == config::TensorScalingConfig::Kind::kCurrent;
-    const bool by_batch =
-        x.block ? x.block->tensor_scale && !x.block->row_scaled : current && x.format != kFp32;
-    if (layer.has_weight && x.rounds && by_batch) return true;
+    const auto by_batch = [](const graph::OperandRule& x) {
+      const bool current = x.scaling.kind == config::TensorScalingConfig::Kind::kCurrent;
+      return x.rounds && (x.block ? x.block->tensor_scale && !x.block->row_scaled
+                                  : current && x.format != kFp32);
+    };
+    if (layer.has_weight && by_batch(operands.Of(Operand::kForwardX))) return true;
+    using enum AttentionOperand;
+    for (const AttentionOperand operand : {kSQ, kSK, kYP, kYV})
+      if (layer.kind == "attention" && by_batch(operands.Of(operand))) return true;
   }
   return false;
 }

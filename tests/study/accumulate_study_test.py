@@ -59,6 +59,27 @@ class AccumulateStudy(unittest.TestCase):
         self.assertIn("what if: sums by ada_fp8: ", told)
         self.assertIn("(what_if_accumulators.csv)", told)
 
+    def test_advise(self):
+        """Sums that are coarser than their operands are promoted, those that overflow are fp32."""
+        rule = "{group: 32, fraction_bits: 5, accumulator: fp32}"
+        for given, key, why in (
+                ("{dx: %s}" % rule, "promote: 128", "dB; added to fp32 every 128 products"),
+                ("{forward: {group: 4, fraction_bits: 20, accumulator: fp8_e4m3}}",
+                 "accumulate: {forward: none}", None)):
+            (self.folder / "d.yaml").write_text(RUN.replace("lr: 0.05", "lr: 0.5") % given)
+            self.told(["train", "d.yaml", "--output", f"d{len(given)}"])
+            told = self.told(["advise", f"d{len(given)}"])
+            self.assertIn(key, told)
+            if why:
+                self.assertIn(why, told)
+
+    def test_choose(self):
+        (self.folder / "plain.yaml").write_text(RUN % "none")
+        (self.folder / "fast.yaml").write_text(RUN % "hopper_fp8")
+        told = self.told(["choose", "plain.yaml", "--formats", "fast.yaml", "--seeds", "1",
+                          "--out", "chosen"])
+        self.assertIn("sums by hopper_fp8: ", told)
+
     def test_list(self):
         told = self.told(["accumulators"])
         for words in ("volta_f32: 4 products at once, 23 fraction bits, accumulator fp32 (truncated)",

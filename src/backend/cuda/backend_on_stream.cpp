@@ -108,6 +108,11 @@ class CudaBackend final : public Backend {
                   "log.what_if[].accumulate: the CUDA backend makes sums in fp32 alone; leave the "
                   "scenario out, or train on the CPU (device: cpu)");
           }
+          if constexpr (requires { s.attention_operands; })
+            if (AnyRounds(s.attention_operands))
+              throw ConfigError("precision.operands.attention: layer " + s.layer +
+                                ": the CUDA backend multiplies attention's operands as they are "
+                                "stored; leave the key out, or train on the CPU (device: cpu)");
           std::unique_ptr<Op> op;
           if constexpr (HasValues<std::decay_t<decltype(s)>>)
             op = MakeValueOp(context_, spec);

@@ -1,7 +1,8 @@
 // The keys of `precision.operands`: what each matmul rounds once more when it reads its operands.
 // There are six operands (io/tensor_names.h), and three ways to set them: by tensor (`x` in both
 // of its matmuls), by matmul (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
-// The more specific key wins; OperandsConfig, and what is written, always has all six.
+// The more specific key wins; OperandsConfig, and what is written, always has all six. Those of
+// attention (`attention: {q: ..., p: ...}`) are set by tensor, or all at once.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -159,28 +160,37 @@ Key GeneralKey(const char* name, const std::shared_ptr<Field>& field, const char
       meaning);
 }
 
-// The operands of one product: a word or a format is of both.
-Key ProductKey(const char* name, const std::array<const char*, 2>& names,
-               const std::array<Field*, 2>& fields, const char* meaning) {
+// An operand's key within a group.
+struct Member {
+  const char* name;
+  Field* field;
+  const char* meaning;
+};
+// The operands of one product, or of attention: a word or a format is of all of them.
+Key GroupKey(const char* name, const std::vector<Member>& members, const char* meaning,
+             const char* range) {
   Section section;
   section.path = std::string("precision.operands.") + name;
-  // A product's map has an exact key for each of its two operands.
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::string operand = std::string(name) + "." + names[i];
+  for (const Member& member : members) {
+    const std::string operand = std::string(name) + "." + member.name;
     const bool may_follow = operand == "dx.w" || operand == "dw.x";
-    section.keys.push_back(ExactKey(names[i], *fields[i], "this operand of the product",
+    section.keys.push_back(ExactKey(member.name, *member.field, member.meaning,
                                     may_follow ? Follows::kMay : Follows::kNever));
   }
   Key key = Nested(name, std::move(section), meaning);
   key.type = "word or map";
-  key.range = "none, a format, or a map of both operands";
+  key.range = range;
   const std::vector<ValueSchema> formats = FormatSchemas();
   key.schemas.insert(key.schemas.begin(), formats.begin(), formats.end());
-  key.read = [fields, read = key.read](const YamlNode& node, const ReadContext& context) {
+  key.read = [members, read = key.read](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node)) return read(node, context);
-    if (const Field both = ReadOperand(node, context)) *fields[0] = *fields[1] = both;
+    if (const Field all = ReadOperand(node, context))
+      for (const Member& member : members) *member.field = all;
   };
-  return key.WrittenIf([fields] { return *fields[0] || *fields[1]; });
+  return key.WrittenIf([members] {
+    return std::any_of(members.begin(), members.end(),
+                       [](const Member& member) { return member.field->has_value(); });
+  });
 }
 
 // A word is read as `kind` by the key of the section itself, which also refuses wrong words.
@@ -225,7 +235,12 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
   };
   const auto product = [&](const char* name, const std::array<const char*, 2>& names, Operand one,
                            Operand other, const char* meaning) {
-    return ProductKey(name, names, {&field(one), &field(other)}, meaning);
+    const char* const which = "this operand of the product";
+    return GroupKey(name, {{names[0], &field(one), which}, {names[1], &field(other), which}},
+                    meaning, "none, a format, or a map of both operands");
+  };
+  const auto within = [&](const char* name, AttentionTensor tensor, const char* meaning) {
+    return Member{name, &operands.attention[static_cast<std::size_t>(tensor)], meaning};
   };
   // What `x`, `w` and `dy` say lives as long as the table, since the keys and the check share it.
   const auto x = std::make_shared<Field>(), w = std::make_shared<Field>(),
@@ -240,6 +255,15 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
       product("forward", {"x", "w"}, kForwardX, kForwardW, "the product y = x w"),
       product("dx", {"dy", "w"}, kDxDy, kDxW, "the product dx = dy w"),
       product("dw", {"x", "dy"}, kDwX, kDwDy, "the product dw = x dy"),
+      GroupKey("attention",
+               {within("q", AttentionTensor::kQ, "queries, in s = q k^T and dk = ds^T q"),
+                within("k", AttentionTensor::kK, "keys, in s and dq = ds k"),
+                within("v", AttentionTensor::kV, "values, in y = p v and dp = dy v^T"),
+                within("p", AttentionTensor::kP, "probabilities, in y and dv = p^T dy"),
+                within("dy", AttentionTensor::kDy, "the gradient of y, in dv and dp"),
+                within("ds", AttentionTensor::kDs, "gradients of scores, in dq and dk")},
+               "what the six products of attention round once more",
+               "none, a format, or a map of its operands"),
       ScalingKey(operands.tensor_scaling),
       OptionalMap("hadamard", operands.hadamard, HadamardSection,
                   "a transform of both operands of a product that spreads large values"),
@@ -279,6 +303,7 @@ Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
     const std::size_t problems = context.problems.count();
     ReadFormat(node, context, Follows::kNever, all);
     // A format for all operands also sets those that stay `none`, so a recipe does not change them.
+    // Neither this nor a recipe reaches attention, which has a key of its own.
     if (context.problems.count() == problems) operands.by_operand.fill(all);
   };
   key.write = [&operands, section_of]() -> std::optional<YamlNode> {
@@ -303,9 +328,10 @@ Section SparedSection(SparedConfig& spared, const char* path) {
 }
 
 bool OperandsConfig::given() const {
+  const auto given = [](const Field& field) { return field.has_value(); };
   return tensor_scaling || hadamard || spared ||
-         std::any_of(by_operand.begin(), by_operand.end(),
-                     [](const Field& field) { return field.has_value(); });
+         std::any_of(by_operand.begin(), by_operand.end(), given) ||
+         std::any_of(attention.begin(), attention.end(), given);
 }
 
 Key OperandsKey(OperandsConfig& operands) { return OperandsKeyOf(operands, false); }

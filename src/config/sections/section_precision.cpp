@@ -90,6 +90,16 @@ Section StaticScalesSection(TensorScalingConfig::StaticScales& scales) {
       Number("w", scales.w, range, "the same of w"),
       Number("dy", scales.dy, range, "the same of dy, whatever S it carries"),
   };
+  // Attention's operands follow.
+  const auto add = [&](const char* name, double& scale, const char* meaning) {
+    section.keys.push_back(
+        Number(name, scale, range, meaning).WrittenIf([&scale] { return scale != 1; }));
+  };
+  add("q", scales.q, "the same of queries in attention");
+  add("k", scales.k, "the same of keys");
+  add("v", scales.v, "the same of values");
+  add("p", scales.p, "the same of probabilities");
+  add("ds", scales.ds, "the same of gradients of scores, whatever S they carry");
   return section;
 }
 

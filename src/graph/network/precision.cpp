@@ -42,38 +42,40 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   return formats;
 }
 
-// The rules of a layer's operands while entries are applied: which of them have scales of
-// another kind than all.
+// The rules of some operands while entries are applied, and which of them have scales of another
+// kind than all.
+template <std::size_t kCount>
 struct Gathered {
-  LayerOperands operands;
-  config::TensorScalingConfig scaling;
-  std::array<std::optional<config::TensorScalingConfig::Kind>, kOperands> kinds;
-};
+  std::array<OperandRule, kCount> rules;
+  std::array<std::optional<config::TensorScalingConfig::Kind>, kCount> kinds;
 
-// An operand that is set replaces its whole earlier rule; one without a format turns the rounding
-// off. Elements of blocks saturate, because a scale that is a power of two can leave the block's
-// largest value above the format's.
-void Apply(const config::OperandsConfig& given, Gathered& to) {
-  for (std::size_t i = 0; i < kOperands; ++i) {
-    const std::optional<config::OperandConfig>& operand = given.by_operand[i];
-    if (!operand) continue;
-    OperandRule& rule = to.operands.rules[i];
-    rule = {};
-    rule.rounds = operand->format.has_value();
-    rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
-    rule.as_forward = operand->as_forward;
-    rule.overflow = operand->overflow;
-    to.kinds[i] = operand->tensor_scaling;
-    if (!operand->format) continue;
-    if (const auto* block = std::get_if<BlockFormat>(&*operand->format)) {
-      rule.block = *block, rule.format = block->element;
-      rule.format.saturate = true;
-    } else {
-      rule.format = std::get<NumberFormat>(*operand->format);
+  // An operand that is set replaces its whole earlier rule; one without a format turns the rounding
+  // off. Elements of blocks saturate, because a scale that is a power of two can leave the block's
+  // largest value above the format's.
+  void Take(const std::array<std::optional<config::OperandConfig>, kCount>& given) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const std::optional<config::OperandConfig>& operand = given[i];
+      if (!operand) continue;
+      OperandRule& rule = rules[i];
+      rule = {};
+      rule.rounds = operand->format.has_value();
+      rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
+      rule.as_forward = operand->as_forward;
+      rule.overflow = operand->overflow;
+      kinds[i] = operand->tensor_scaling;
+      if (!operand->format) continue;
+      if (const auto* block = std::get_if<BlockFormat>(&*operand->format)) {
+        rule.block = *block, rule.format = block->element;
+        rule.format.saturate = true;
+      } else {
+        rule.format = std::get<NumberFormat>(*operand->format);
+      }
     }
   }
-  if (given.tensor_scaling) to.scaling = *given.tensor_scaling;
-}
+  // With the scales of all, but for their kind where an operand has its own.
+  std::array<OperandRule, kCount> Finished(const PrecisionConfig& precision,
+                                           const config::TensorScalingConfig& scaling);
+};
 
 // Plain formats alone are changed: one with a scale saturates, unless `overflow: format`.
 void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
@@ -83,6 +85,17 @@ void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
   rule.format.saturate =
       rule.format.saturate || (scaled ? overflow != config::OverflowKind::kFormat
                                       : overflow == config::OverflowKind::kSaturate);
+}
+
+template <std::size_t kCount>
+std::array<OperandRule, kCount> Gathered<kCount>::Finished(
+    const PrecisionConfig& precision, const config::TensorScalingConfig& scaling) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    rules[i].scaling = scaling;
+    if (kinds[i]) rules[i].scaling.kind = *kinds[i];
+    FinishRule(precision, rules[i]);
+  }
+  return rules;
 }
 
 // The very values of the forward product: its rule, whatever was asked of this one.
@@ -116,23 +129,21 @@ void Transform(const std::optional<config::HadamardConfig>& hadamard, const std:
 // `precision.layers` whose glob matches; of a spared layer those entries only. Hadamard comes last,
 // because only after all entries it is known which operands are rounded.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer, bool spared) {
-  Gathered gathered;
+  Gathered<kOperands> of_weights;
+  Gathered<kAttentionTensors> attention;
+  config::TensorScalingConfig scaling;
   std::optional<config::HadamardConfig> hadamard;
-  if (!spared) {
-    hadamard = precision.operands.hadamard;
-    Apply(precision.operands, gathered);
-  }
-  for (const config::LayerPrecisionConfig& entry : precision.layers) {
-    if (!GlobMatch(entry.match, layer)) continue;
-    Apply(entry.operands, gathered);
-    if (entry.operands.hadamard) hadamard = entry.operands.hadamard;
-  }
-  LayerOperands& operands = gathered.operands;
-  for (std::size_t i = 0; i < kOperands; ++i) {
-    operands.rules[i].scaling = gathered.scaling;
-    if (gathered.kinds[i]) operands.rules[i].scaling.kind = *gathered.kinds[i];
-    FinishRule(precision, operands.rules[i]);
-  }
+  const auto take = [&](const config::OperandsConfig& given) {
+    of_weights.Take(given.by_operand);
+    attention.Take(given.attention);
+    if (given.tensor_scaling) scaling = *given.tensor_scaling;
+    if (given.hadamard) hadamard = given.hadamard;
+  };
+  if (!spared) take(precision.operands);
+  for (const config::LayerPrecisionConfig& entry : precision.layers)
+    if (GlobMatch(entry.match, layer)) take(entry.operands);
+  LayerOperands operands = {of_weights.Finished(precision, scaling),
+                            attention.Finished(precision, scaling)};
   TakeFromForward(operands);
   Transform(hadamard, layer, operands);
   return operands;
@@ -156,8 +167,9 @@ scaling::Accumulators AccumulatorsOf(const PrecisionConfig& precision, const std
 }  // namespace
 
 bool LayerOperands::any() const {
-  return std::any_of(rules.begin(), rules.end(),
-                     [](const OperandRule& rule) { return rule.rounds; });
+  const auto rounds = [](const OperandRule& rule) { return rule.rounds; };
+  return std::any_of(rules.begin(), rules.end(), rounds) ||
+         std::any_of(attention.begin(), attention.end(), rounds);
 }
 
 LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& layer,

@@ -38,7 +38,12 @@ struct OperandRule {
   AnyFormat named() const { return block ? AnyFormat(*block) : AnyFormat(format); }
 };
 struct LayerOperands {
-  std::array<OperandRule, kOperands> rules;  // by Operand
+  std::array<OperandRule, kOperands> rules;              // by Operand
+  std::array<OperandRule, kAttentionTensors> attention;  // by AttentionTensor
+  const OperandRule& Of(Operand operand) const { return rules[IndexOf(operand)]; }
+  const OperandRule& Of(AttentionOperand operand) const {
+    return attention[static_cast<std::size_t>(TensorOf(operand))];
+  }
   bool any() const;
 };
 // How a graph rounds: formats by layer name, and settings for all of it.
@@ -51,7 +56,8 @@ struct Precision {
   std::optional<NumberFormat> autocast;
   bool autocast_on_cpu = false;
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
-  // Empty: all as stored. spared: of a layer to which only entries of precision.layers apply.
+  // Empty: all as stored. spared: of a layer to which only entries of precision.layers apply. Gives
+  // rules of both kinds of layers with operands, whatever kind this one is.
   std::function<LayerOperands(const std::string& layer, bool spared)> operands_of;
   config::SparedConfig spared;  // how many layers are spared
   // Empty: all sums are fp32. spared: of a layer to which only entries of precision.layers apply.

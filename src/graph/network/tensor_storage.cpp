@@ -154,10 +154,12 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
     if (precision.accumulators_of && (node.kind->has_weight || attends))
       result.accumulators.back() =
           precision.accumulators_of(node.config.name, !attends && is_spared(precision.spared_sums));
-    if (!node.kind->has_weight) continue;
+    LayerOperands& operands = result.operands.back();
     if (precision.operands_of)
-      result.operands.back() = precision.operands_of(node.config.name, is_spared(precision.spared));
-    ++product;
+      operands = precision.operands_of(node.config.name, !attends && is_spared(precision.spared));
+    if (!node.kind->has_weight) operands.rules = {};
+    if (!attends) operands.attention = {};
+    if (node.kind->has_weight) ++product;
   }
   result.arriving = Arriving(network, result);
   return result;

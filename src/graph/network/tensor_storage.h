@@ -50,8 +50,8 @@ struct NetworkStorage {
   // By node: of the weights as they are multiplied, and of dw (which is stored in fp32).
   std::vector<TensorStorage> weights, weight_gradients;
   std::map<int, AttentionStorage> attention;  // by node
-  std::vector<LayerOperands> operands;        // by node: of those with a weight
   // By node: of those with a weight and of attention, which counts neither as first nor as last.
+  std::vector<LayerOperands> operands;
   std::vector<scaling::Accumulators> accumulators;
 
   // Storage of the gradient by `value` that `reader` rounds.

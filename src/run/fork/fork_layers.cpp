@@ -18,8 +18,12 @@ NumberFormat Narrowest(const ForkLayer& layer, const graph::LayerOperands& opera
   take(layer.activations);
   take(layer.weights);
   take(layer.gradients);
-  for (const graph::OperandRule& rule : operands.rules)
-    if (rule.rounds) take(rule.format);
+  const auto take_all = [&](const auto& rules) {
+    for (const graph::OperandRule& rule : rules)
+      if (rule.rounds) take(rule.format);
+  };
+  take_all(operands.rules);
+  take_all(operands.attention);
   return narrowest;
 }
 

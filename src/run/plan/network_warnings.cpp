@@ -34,11 +34,16 @@ std::vector<Rounds> RoundsOf(const graph::Graph& graph) {
   }
   return all;
 }
+bool GivesAttention(const config::OperandsConfig& operands) {
+  return std::any_of(operands.attention.begin(), operands.attention.end(),
+                     [](const auto& one) { return one.has_value(); });
+}
 bool Changes(const config::LayerPrecisionConfig& entry, const Rounds& rounds) {
   return ((entry.format || entry.activations) && rounds.output) ||
          ((entry.format || entry.gradients) && rounds.gradients) ||
          ((entry.format || entry.weights || entry.operands.given()) && rounds.weight) ||
          (entry.weight_gradients && rounds.weight_gradient) ||
+         (GivesAttention(entry.operands) && rounds.within_attention) ||
          (entry.accumulate.given() && (rounds.weight || rounds.within_attention)) ||
          ((entry.probabilities || entry.score_gradients) && rounds.within_attention);
 }
@@ -150,9 +155,11 @@ void WarnOfTiedFormats(const config::PrecisionConfig& precision, const graph::Gr
 }
 
 bool HasPlainFormat(const config::OperandsConfig& operands) {
-  return std::any_of(operands.by_operand.begin(), operands.by_operand.end(), [](const auto& one) {
+  const auto plain = [](const auto& one) {
     return one && one->format && std::holds_alternative<NumberFormat>(*one->format);
-  });
+  };
+  return std::any_of(operands.by_operand.begin(), operands.by_operand.end(), plain) ||
+         std::any_of(operands.attention.begin(), operands.attention.end(), plain);
 }
 // Blocks have scales of their own.
 void WarnOfUnusedTensorScaling(const config::PrecisionConfig& precision, Names* lines) {

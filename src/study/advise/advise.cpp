@@ -62,6 +62,8 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   });
   EachRow<ScaleRow>(folder, [&](const ScaleRow& row) { record.layers.Add(row); });
   EachRowIfThere<BlockRow>(folder, [&](const BlockRow& row) { record.layers.Add(row); });
+  EachRowIfThere<telemetry::AccumulatorRow>(
+      folder, [&](const telemetry::AccumulatorRow& row) { record.layers.Add(row); });
   EachRowIfThere<telemetry::ProbeRow>(
       folder, [&](const telemetry::ProbeRow& row) { record.layers.Add(row); });
   record.history = ReadFormatHistory(folder, record.config);

@@ -72,11 +72,19 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
 }
 
 Advice PlainOperands(const config::Config& config, const std::vector<std::string>& layers) {
+  const auto gives_attention = [](const auto& part) {
+    const auto& attention = part.operands.attention;
+    return std::any_of(attention.begin(), attention.end(), [](const auto& one) { return !!one; });
+  };
   config::Config changed = config;
+  auto& entries = changed.precision.layers;
+  const bool attention = gives_attention(config.precision) ||
+                         std::any_of(entries.begin(), entries.end(), gives_attention);
   for (const std::string& layer : layers) {
-    config::LayerPrecisionConfig& entry = changed.precision.layers.emplace_back();
+    config::LayerPrecisionConfig& entry = entries.emplace_back();
     entry.match = layer;
     entry.operands.by_operand.fill(config::OperandConfig());
+    if (attention) entry.operands.attention.fill(config::OperandConfig());
   }
   return {"precision", {{"layers", LayersText(changed)}}, ""};
 }

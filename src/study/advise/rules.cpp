@@ -40,6 +40,7 @@ class Rules {
     if (!record_.is_broken()) Dead();
     if (!record_.is_broken())
       for (Advice& advice : OperandAdvice(record_)) Add(std::move(advice));
+    if (!record_.is_broken()) Add(SumsAdvice(record_));
     // More changes at once would not tell which of them helped.
     if (all_.size() > kMost) all_.resize(kMost);
     return std::move(all_);

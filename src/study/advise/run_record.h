@@ -141,6 +141,8 @@ std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord
 // Operands: those that lose much are left as they are stored; a format of log.what_if that serves
 // all of them and is narrower is offered.
 std::vector<Advice> OperandAdvice(const RunRecord& record);
+// Sums by accumulators that overflow or are noisier than operands; nothing where all are fine.
+std::optional<Advice> SumsAdvice(const RunRecord& record);
 
 // Returns the changes, at most five, the most urgent first; each section's keys are those of one
 // sentence, so that no advice contradicts another.

@@ -75,6 +75,7 @@ struct ArmResult {
   std::string lost, lost_tensor;       // in a sentence (telemetry/coverage.h); which most
   double lost_pct = 0;
   std::string cause;                                  // of that: "underflows in fp16 at S = 1"
+  std::vector<std::string> sums;                      // telemetry::AccumulatorLines
   std::vector<std::pair<std::string, double>> worst;  // LAYER.tensor and percent, the worst first
   std::vector<std::string> advice;                    // what `advise` says of its first run
   std::string trouble;                                // why it does not train; empty: it does

@@ -8,6 +8,7 @@
 #include "study/advise/run_record.h"
 #include "study/arms/arms.h"
 #include "study/run_files.h"
+#include "telemetry/accumulator_totals.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"
 
@@ -89,6 +90,8 @@ void AddLosses(const std::string& folder, ArmResult& arm) {
     arm.lost_pct = most->lost_mean();
     arm.cause = CauseOf(*most);
   }
+  arm.sums = telemetry::AccumulatorLines(record.layers.sums());
+  arm.sums = telemetry::AccumulatorLines(record.layers.sums());
   for (const telemetry::TensorTotals& tensor : record.layers.tensors())
     if (WholeTensor(tensor.tensor) != "update" && tensor.lost_mean() > 0)
       arm.worst.emplace_back(tensor.layer + "." + tensor.tensor, tensor.lost_mean());

@@ -28,6 +28,7 @@ OrderedJson ArmJson(const ArmResult& arm, const ArmResult& baseline) {
   json["lost_tensor"] = arm.lost_tensor;
   json["lost_pct"] = arm.lost_pct;
   json["cause"] = arm.cause;
+  if (!arm.sums.empty()) json["sums"] = arm.sums;
   json["worst"] = OrderedJson::array();
   for (const auto& [tensor, pct] : arm.worst)
     json["worst"].push_back({{"tensor", tensor}, {"lost_pct", pct}});

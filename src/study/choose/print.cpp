@@ -57,6 +57,7 @@ void PrintChoice(const Measured& results, const ArmPlan& plan, const Verdict& ve
     if (!arm.trouble.empty()) text += "does not train (" + arm.trouble + "); ";
     text += Visible(arm.lost.empty() ? "nothing is known" : arm.lost);
     if (!arm.cause.empty()) text += "; it " + Visible(arm.cause);
+    for (const std::string& line : arm.sums) text += "; " + line;
     PrintWrapped(text, 4, out);
   }
   out << '\n';

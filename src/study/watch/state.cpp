@@ -128,10 +128,10 @@ void WatchedSums::Add(const AccumulatorRow& row) {
 }
 
 void WatchState::Add(const BlockRow& row) {
-  const std::optional<Operand> operand = OperandNamed(row.tensor);
-  if (!operand) return;
+  if (!IsOperand(row.tensor)) return;
   blocks.Add(row);
-  Layer(row.layer).sqnr[IndexOf(*operand)] = row.sqnr_db;
+  if (const std::optional<Operand> operand = OperandNamed(row.tensor))
+    Layer(row.layer).sqnr[IndexOf(*operand)] = row.sqnr_db;
 }
 
 WatchFeed::WatchFeed(std::string folder)

@@ -20,21 +20,65 @@ NumberFormat CodesFormat(bool rounds, const NumberFormat& format, const Rounding
   return rounds && style.per_tensor_scale == nullptr ? format : kFp32;
 }
 
+NumberFormat StoredFormat(const AttentionSpec& spec, AttentionTensor tensor) {
+  switch (tensor) {
+    case AttentionTensor::kQ:
+      return CodesFormat(spec.x[0]);
+    case AttentionTensor::kK:
+      return CodesFormat(spec.x[spec.fused() ? 0 : 1]);
+    case AttentionTensor::kV:
+      return CodesFormat(spec.x[spec.fused() ? 0 : 2]);
+    case AttentionTensor::kP:
+      return CodesFormat(spec.rounds_p, spec.p_format, spec.p_style);
+    case AttentionTensor::kDy:
+      return CodesFormat(spec.dy.tensor);
+    case AttentionTensor::kDs:
+      return CodesFormat(spec.rounds_ds, spec.ds_format, spec.ds_style);
+  }
+  throw InternalError("a tensor that is none of attention's");
+}
+
 }  // namespace
+
+bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand) {
+  const Product product =
+      IndexOf(operand) < IndexOf(AttentionOperand::kDvP) ? Product::kForward : Product::kDx;
+  return spec.sums[scaling::IndexOf(product)].rule.has_value();
+}
+
+// Decoded values of blocks are numbers of bf16 where their scales are powers of two or fp8 numbers.
+HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand operand) {
+  const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
+  NumberFormat format = StoredFormat(spec, TensorOf(operand));
+  const scaling::TensorScaler* scale = nullptr;
+  if (rounding.rounds && rounding.block) {
+    const BlockFormat& block = *rounding.block;
+    if (AddsCodes(spec, operand) && (block.tensor_scale || block.scale == BlockScale::kFp32))
+      throw ConfigError("precision.accumulate: layer " + spec.layer + ": " + NameOf(operand) +
+                        " is in " + FormatName(AnyFormat(block)) +
+                        ", whose scales are no powers of two; an accumulator adds codes, and of "
+                        "such blocks attention keeps none");
+    format = kBf16;
+  } else if (rounding.rounds) {
+    format = rounding.format, scale = rounding.style.per_tensor_scale;
+  }
+  return {std::max(LowestExponentOf(format), -126), format.mantissa_bits + 1, scale};
+}
+
+HeadSums::Factor HeadSums::FactorOf(AttentionOperand a, AttentionOperand b, std::int64_t first,
+                                    const SumMemory& m) const {
+  const auto inverse = [](const Codes& of) {
+    return of.scale != nullptr ? 1 / of.scale->scale : 1.0f;
+  };
+  const float* const rows = m.lines[IndexOf(a)];
+  return {inverse(Of(a)) * inverse(Of(b)), rows != nullptr ? rows + first : nullptr,
+          m.lines[IndexOf(b)]};
+}
 
 HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes)
     : kernels_(AccumulateKernelsOf(context.kernels)), sums_(spec.sums), sizes_(sizes) {
-  const auto set = [&](HeadOperand operand, const NumberFormat& format) {
-    codes_[static_cast<std::size_t>(operand)] = {std::max(LowestExponentOf(format), -126),
-                                                 format.mantissa_bits + 1};
-  };
-  using enum HeadOperand;
-  set(kQueries, CodesFormat(spec.x[0]));
-  set(kKeys, CodesFormat(spec.x[spec.fused() ? 0 : 1]));
-  set(kValues, CodesFormat(spec.x[spec.fused() ? 0 : 2]));
-  set(kProbabilities, CodesFormat(spec.rounds_p, spec.p_format, spec.p_style));
-  set(kDy, CodesFormat(spec.dy.tensor));
-  set(kDs, CodesFormat(spec.rounds_ds, spec.ds_format, spec.ds_style));
+  for (std::size_t i = 0; i < kAttentionOperands; ++i)
+    codes_[i] = CodesOf(spec, static_cast<AttentionOperand>(i));
   counts_ = std::any_of(sums_.begin(), sums_.end(),
                         [](const ProductSums& of) { return of.counts != nullptr; });
   const auto& dx = sums_[scaling::IndexOf(Product::kDx)].rule;
@@ -88,8 +132,8 @@ void HeadSums::Begin(const RunningSums& running, std::int64_t values) const {
 }
 
 // The exponents of both matrices, as they lie: rows of a that are its columns are lines of memory.
-AccumulateArgs HeadSums::Describe(const scaling::Accumulator& rule, HeadOperand a, HeadOperand b,
-                                  const MatrixArgs& args, std::int64_t length,
+AccumulateArgs HeadSums::Describe(const scaling::Accumulator& rule, AttentionOperand a,
+                                  AttentionOperand b, const MatrixArgs& args, std::int64_t length,
                                   const SumMemory& m) const {
   const bool turned = args.a_term != 1;
   const std::int64_t lines = turned ? args.terms : args.rows;
@@ -128,11 +172,13 @@ AccumulateArgs HeadSums::PanelOf(const AccumulateArgs& all, const RunningSums& r
   return args;
 }
 
-void HeadSums::Multiply(Product product, HeadOperand a, HeadOperand b, const MatrixArgs& args,
-                        std::int64_t columns, const SumMemory& m) const {
+void HeadSums::Multiply(Product product, AttentionOperand a, AttentionOperand b,
+                        const MatrixArgs& args, std::int64_t columns, std::int64_t first,
+                        const SumMemory& m) const {
   const scaling::Accumulator& rule = *sums_[scaling::IndexOf(product)].rule;
   AccumulatorCounts* counts = product == Product::kForward ? m.forward : m.dx;
   const AccumulateArgs all = Describe(rule, a, b, args, args.terms, m);
+  const Factor factor = FactorOf(a, b, first, m);
   for (std::int64_t panel = 0; panel * kPanel < args.columns; ++panel) {
     Begin(m.once, args.rows * kPanel);
     AccumulateArgs one = PanelOf(all, m.once, panel, 0, counts);
@@ -141,22 +187,31 @@ void HeadSums::Multiply(Product product, HeadOperand a, HeadOperand b, const Mat
       for (std::int64_t lane = 0; lane < kPanel; ++lane) {
         const std::int64_t i = row * kPanel + lane;
         const float sum = rule.promote > 0 ? m.once.main[i] + m.once.part[i] : m.once.part[i];
-        args.c[row * args.c_row + panel * kPanel + lane] = sum;
-        if (counts != nullptr && panel * kPanel + lane < columns)
-          counts->Take(sum, m.once.exact[i], m.once.magnitudes[i]);
+        const std::int64_t column = panel * kPanel + lane;
+        float& c = args.c[row * args.c_row + column];
+        if (column >= columns) {
+          c = sum;
+          continue;
+        }
+        const float by = factor.At(row, column);
+        c = sum * by;
+        if (counts == nullptr) continue;
+        const auto wide = static_cast<double>(by);
+        counts->Take(c, m.once.exact[i] * wide, m.once.magnitudes[i] * wide);
       }
     }
   }
 }
 
-void HeadSums::Add(HeadOperand a, HeadOperand b, const MatrixArgs& args, std::int64_t columns,
-                   std::int64_t first, bool last, const RunningSums& running,
+void HeadSums::Add(AttentionOperand a, AttentionOperand b, const MatrixArgs& args,
+                   std::int64_t columns, std::int64_t first, bool last, const RunningSums& running,
                    const SumMemory& m) const {
   const scaling::Accumulator& rule = *sums_[scaling::IndexOf(Product::kDx)].rule;
   const std::int64_t rows = sizes_.keys;
   if (first == 0) Begin(running, rows * args.columns);
   AccumulateArgs all = Describe(rule, a, b, args, first + args.terms, m);
   all.first = first;
+  const Factor factor = FactorOf(a, b, 0, m);
   for (std::int64_t panel = 0; panel * kPanel < args.columns; ++panel) {
     kernels_.accumulate(PanelOf(all, running, panel, rows, m.dx));
     if (!last) continue;
@@ -164,9 +219,13 @@ void HeadSums::Add(HeadOperand a, HeadOperand b, const MatrixArgs& args, std::in
       for (std::int64_t lane = 0; lane < kPanel; ++lane) {
         const std::int64_t i = (panel * rows + row) * kPanel + lane;
         const float sum = rule.promote > 0 ? running.main[i] + running.part[i] : running.part[i];
-        args.c[row * args.c_row + panel * kPanel + lane] += sum;
-        if (m.dx != nullptr && panel * kPanel + lane < columns)
-          m.dx->Take(sum, running.exact[i], running.magnitudes[i]);
+        const std::int64_t column = panel * kPanel + lane;
+        if (column >= columns) continue;
+        const float by = factor.At(row, column);
+        args.c[row * args.c_row + column] += sum * by;
+        if (m.dx == nullptr) continue;
+        const auto wide = static_cast<double>(by);
+        m.dx->Take(sum * by, running.exact[i] * wide, running.magnitudes[i] * wide);
       }
     }
   }

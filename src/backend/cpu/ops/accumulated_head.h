@@ -12,9 +12,6 @@
 
 namespace ada::backend::cpu {
 
-// What one operand of a product is, for its codes.
-enum class HeadOperand : std::uint8_t { kQueries, kKeys, kValues, kProbabilities, kDy, kDs };
-
 // Sums that go on from one block of queries to the next: [panels, rows, kPanel].
 struct RunningSums {
   float *part, *main;
@@ -25,7 +22,12 @@ struct SumMemory {
   std::int16_t *a_exponents = nullptr, *b_exponents = nullptr;
   RunningSums once{}, dk{}, dv{};
   scaling::AccumulatorCounts *forward = nullptr, *dx = nullptr;
+  // The factors of an operand's rows along the sum, where they have scales of their own; else null.
+  std::array<const float*, kAttentionOperands> lines{};
 };
+
+// Whether an accumulator makes the sums of its product, which are of codes then.
+bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand);
 
 class HeadSums {
  public:
@@ -43,30 +45,44 @@ class HeadSums {
   std::size_t bytes() const;
   SumMemory Cut(std::byte* memory) const;
 
-  // c = a b. columns: those of c that are not padding.
-  void Multiply(scaling::Product product, HeadOperand a, HeadOperand b, const MatrixArgs& args,
-                std::int64_t columns, const SumMemory& m) const;
+  // c = a b. columns: those of c that are not padding. first: the number of c's first row in a.
+  void Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
+                const MatrixArgs& args, std::int64_t columns, std::int64_t first,
+                const SumMemory& m) const;
   // The same of a block of queries, for the sums of `running`, whose first `first` products were of
   // earlier blocks; `last`: the sums are complete and are added to c.
-  void Add(HeadOperand a, HeadOperand b, const MatrixArgs& args, std::int64_t columns,
+  void Add(AttentionOperand a, AttentionOperand b, const MatrixArgs& args, std::int64_t columns,
            std::int64_t first, bool last, const RunningSums& running, const SumMemory& m) const;
 
  private:
   struct Codes {
     int least = 0, digits = 0;
+    const scaling::TensorScaler* scale = nullptr;  // that codes carry
   };
+  // By what a sum is multiplied: the inverse scales of both operands.
+  struct Factor {
+    float all;
+    const float *rows, *columns;  // null: 1
+    float At(std::int64_t row, std::int64_t column) const {
+      const float of_row = rows != nullptr ? rows[row] : 1.0f;
+      return all * (columns != nullptr ? of_row * columns[column] : of_row);
+    }
+  };
+  Factor FactorOf(AttentionOperand a, AttentionOperand b, std::int64_t first,
+                  const SumMemory& m) const;
+  static Codes CodesOf(const AttentionSpec& spec, AttentionOperand operand);
   RunningSums CutSums(std::byte*& memory, std::int64_t rows, std::int64_t columns) const;
   void Begin(const RunningSums& running, std::int64_t values) const;
-  AccumulateArgs Describe(const scaling::Accumulator& rule, HeadOperand a, HeadOperand b,
+  AccumulateArgs Describe(const scaling::Accumulator& rule, AttentionOperand a, AttentionOperand b,
                           const MatrixArgs& args, std::int64_t length, const SumMemory& m) const;
   AccumulateArgs PanelOf(const AccumulateArgs& all, const RunningSums& running, std::int64_t panel,
                          std::int64_t rows, scaling::AccumulatorCounts* counts) const;
-  const Codes& Of(HeadOperand operand) const { return codes_[static_cast<std::size_t>(operand)]; }
+  const Codes& Of(AttentionOperand operand) const { return codes_[IndexOf(operand)]; }
 
   const AccumulateKernels& kernels_;
   SumsOfProducts sums_;
   Sizes sizes_;
-  std::array<Codes, 6> codes_;
+  std::array<Codes, kAttentionOperands> codes_;
   bool counts_;
 };
 

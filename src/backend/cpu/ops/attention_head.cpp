@@ -16,7 +16,8 @@ AttentionSizes::AttentionSizes(const AttentionSpec& spec)
       width(spec.y.shape.c / spec.heads),
       queries(PositionsOf(spec.x[0])),
       keys(PositionsOf(spec.x[spec.fused() ? 0 : 1])),
-      causal(spec.causal) {}
+      causal(spec.causal),
+      whole(AnyRounds(spec.attention_operands)) {}
 
 QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t head,
                    std::int64_t index) {
@@ -26,7 +27,7 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
   block.rows = std::min(AttentionSizes::kRows, sizes.queries - block.first);
   // Where there are more queries than keys, a causal block sees all keys at the most.
   block.seen = sizes.causal ? std::min(block.first + block.rows, sizes.keys) : sizes.keys;
-  block.width = AttentionSizes::Padded(block.seen);
+  block.width = AttentionSizes::Padded(sizes.whole ? sizes.keys : block.seen);
   AttentionRows& rows = block.scores;
   rows.rows = block.rows, rows.step = rows.width = block.width, rows.keys = sizes.keys;
   rows.visible = sizes.causal ? block.first + 1 : sizes.keys;
@@ -34,14 +35,26 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
   return block;
 }
 
+std::int64_t HeadMemory::MostLines(const AttentionSizes& s) {
+  return AttentionSizes::Padded(std::max({s.queries, s.keys, s.width}));
+}
+
+std::int64_t HeadMemory::WorkValues(const AttentionSizes& s) {
+  return 4 * AttentionSizes::Padded(std::max(s.queries, s.keys) * std::max(s.width, s.keys));
+}
+
 std::int64_t HeadMemory::Values(const AttentionSizes& s) {
-  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = AttentionSizes::kRows;
+  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = s.rows();
   // In the order of the constructor below: k, v, dk, dv; kt, vt; q, dy, out; p, pr, dp.
-  return 4 * keys * s.step() + 2 * s.step() * keys + 3 * rows * s.step() + 3 * rows * keys;
+  const std::int64_t values = 4 * keys * s.step() + 2 * s.step() * keys + 2 * rows * s.step() +
+                              AttentionSizes::kRows * s.step() + 3 * rows * keys;
+  if (!s.whole) return values;
+  return values + (keys + rows) * s.step() + WorkValues(s) +
+         static_cast<std::int64_t>(kAttentionOperands) * MostLines(s);
 }
 
 HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
-  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = AttentionSizes::kRows;
+  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = s.rows();
   const auto take = [&memory](std::int64_t values) {
     float* part = memory;
     memory += values;
@@ -50,17 +63,20 @@ HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
   k = take(keys * s.step()), v = take(keys * s.step());
   kt = take(keys * s.step()), vt = take(keys * s.step());
   dk = take(keys * s.step()), dv = take(keys * s.step());
-  q = take(rows * s.step()), dy = take(rows * s.step()), out = take(rows * s.step());
+  q = take(rows * s.step()), dy = take(rows * s.step());
+  out = take(AttentionSizes::kRows * s.step());
   p = take(rows * keys), pr = take(rows * keys), dp = take(rows * keys);
+  if (!s.whole) return;
+  k_rounded = take(keys * s.step()), q_rounded = take(rows * s.step());
+  work = take(WorkValues(s));
+  lines = take(static_cast<std::int64_t>(kAttentionOperands) * MostLines(s));
 }
 
-void HeadProducts::Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count,
-                        float* to) const {
-  for (std::int64_t i = 0; i < count; ++i, to += sizes_.step()) {
-    kernels_.widen(Advance(from, i * from_step), to, sizes_.width);
-    // Products run over whole steps, so the padding has to be zero and not what an op left there.
-    std::fill(to + sizes_.width, to + sizes_.step(), 0.0f);
-  }
+HeadMemory HeadMemory::From(const AttentionSizes& s, std::int64_t row, std::int64_t width) const {
+  HeadMemory from = *this;
+  from.q += row * s.step(), from.dy += row * s.step();
+  from.p += row * width, from.pr += row * width, from.dp += row * width;
+  return from;
 }
 
 void HeadProducts::TransposeKeys(const float* rows, float* to) const {
@@ -72,8 +88,7 @@ void HeadProducts::TransposeKeys(const float* rows, float* to) const {
 
 HeadProducts::HeadProducts(const Context& context, const AttentionSpec& spec,
                            const AttentionSizes& sizes)
-    : kernels_(context.kernels),
-      sequence_(SequenceKernelsOf(context.kernels)),
+    : sequence_(SequenceKernelsOf(context.kernels)),
       sizes_(sizes),
       sums_(
           context, spec,
@@ -83,11 +98,11 @@ HeadProducts::HeadProducts(const Context& context, const AttentionSpec& spec,
            .keys = sizes.keys,
            .columns = sizes.step()}) {}
 
-void HeadProducts::Multiply(scaling::Product product, HeadOperand a, HeadOperand b,
-                            const MatrixArgs& args, std::int64_t columns,
+void HeadProducts::Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
+                            const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
                             const HeadMemory& m) const {
   if (sums_.Makes(product))
-    sums_.Multiply(product, a, b, args, columns, m.sums);
+    sums_.Multiply(product, a, b, args, columns, block.first, m.sums);
   else
     sequence_.matrix(args);
 }
@@ -105,14 +120,14 @@ MatrixArgs HeadProducts::TimesTransposed(const QueryBlock& block, const float* r
 }
 
 void HeadProducts::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kForward, HeadOperand::kQueries, HeadOperand::kKeys,
-           TimesTransposed(block, m.q, m.kt, m.p), block.seen, m);
+  Multiply(scaling::Product::kForward, AttentionOperand::kSQ, AttentionOperand::kSK,
+           TimesTransposed(block, m.q, m.kt, m.p), block.seen, block, m);
   sequence_.probabilities(block.scores, static_cast<float>(sizes_.factor()), m.p);
 }
 
 void HeadProducts::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kDx, HeadOperand::kDy, HeadOperand::kValues,
-           TimesTransposed(block, m.dy, m.vt, m.dp), block.seen, m);
+  Multiply(scaling::Product::kDx, AttentionOperand::kDpDy, AttentionOperand::kDpV,
+           TimesTransposed(block, m.dy, m.vt, m.dp), block.seen, block, m);
 }
 
 MatrixArgs HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
@@ -126,18 +141,19 @@ MatrixArgs HeadProducts::TimesRows(const QueryBlock& block, const float* scores,
 }
 
 void HeadProducts::Outputs(const QueryBlock& block, const float* p, const HeadMemory& m) const {
-  Multiply(scaling::Product::kForward, HeadOperand::kProbabilities, HeadOperand::kValues,
-           TimesRows(block, p, m.v, m.out), sizes_.width, m);
+  Multiply(scaling::Product::kForward, AttentionOperand::kYP, AttentionOperand::kYV,
+           TimesRows(block, p, m.v, m.out), sizes_.width, block, m);
 }
 
 void HeadProducts::QueryGradient(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kDx, HeadOperand::kDs, HeadOperand::kKeys,
-           TimesRows(block, m.dp, m.k, m.out), sizes_.width, m);
+  Multiply(scaling::Product::kDx, AttentionOperand::kDqDs, AttentionOperand::kDqK,
+           TimesRows(block, m.dp, m.k, m.out), sizes_.width, block, m);
 }
 
-void HeadProducts::AddTransposed(const QueryBlock& block, HeadOperand a_is, const float* scores,
-                                 HeadOperand b_is, const float* rows, float* sums,
-                                 const RunningSums& running, const HeadMemory& m) const {
+void HeadProducts::AddTransposed(const QueryBlock& block, AttentionOperand a_is,
+                                 const float* scores, AttentionOperand b_is, const float* rows,
+                                 float* sums, const RunningSums& running,
+                                 const HeadMemory& m) const {
   MatrixArgs a;
   // The steps of scores are exchanged, which is their transpose without a copy.
   a.a = scores, a.a_row = 1, a.a_term = block.width;
@@ -152,11 +168,13 @@ void HeadProducts::AddTransposed(const QueryBlock& block, HeadOperand a_is, cons
 
 void HeadProducts::AddValueGradient(const QueryBlock& block, const float* p,
                                     const HeadMemory& m) const {
-  AddTransposed(block, HeadOperand::kProbabilities, p, HeadOperand::kDy, m.dy, m.dv, m.sums.dv, m);
+  AddTransposed(block, AttentionOperand::kDvP, p, AttentionOperand::kDvDy, m.dy, m.dv, m.sums.dv,
+                m);
 }
 
 void HeadProducts::AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const {
-  AddTransposed(block, HeadOperand::kDs, m.dp, HeadOperand::kQueries, m.q, m.dk, m.sums.dk, m);
+  AddTransposed(block, AttentionOperand::kDkDs, m.dp, AttentionOperand::kDkQ, m.q, m.dk, m.sums.dk,
+                m);
 }
 
 }  // namespace ada::backend::cpu

@@ -16,6 +16,7 @@ namespace ada::backend::cpu {
 struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false;
+  bool whole = false;  // operands are rounded by whole matrices of a head (head_operands.h)
   static constexpr std::int64_t kRows = 32;  // queries of a block
 
   explicit AttentionSizes(const AttentionSpec& spec);
@@ -25,6 +26,8 @@ struct AttentionSizes {
   // Query heads that read one head of keys: 1 in plain multi-head attention.
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + kRows - 1) / kRows; }
+  // Queries that are in a worker's memory at once.
+  std::int64_t rows() const { return whole ? queries : kRows; }
   std::int64_t step() const { return Padded(width); }  // of rows of queries, keys and values
   double factor() const { return 1 / std::sqrt(static_cast<double>(width)); }  // of scores
 };
@@ -39,7 +42,8 @@ struct QueryBlock {
   AttentionRows scores;
 };
 // Block `index` of a head: kRows queries, fewer in the last one. Under a causal mask it sees only
-// the keys up to its last query, so that its rows are shorter than those of later blocks.
+// the keys up to its last query, so that its rows are shorter than those of later blocks; not of
+// whole matrices.
 QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t head,
                    std::int64_t index);
 
@@ -48,14 +52,21 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
 struct HeadMemory {
   float *k, *v;    // [keys]
   float *kt, *vt;  // transposed: [width][keys], rows Padded(keys) apart
-  float *q, *dy;   // [kRows]
+  float *q, *dy;   // [AttentionSizes::rows]
   float *p, *pr, *dp;
   float* out;      // [kRows]
   float *dk, *dv;  // [keys]
+  // Whole matrices have these too: rounded keys, rounded queries or dy, memory of roundings, and
+  // the factors of rows (SumMemory::lines) by operand.
+  float *k_rounded = nullptr, *q_rounded = nullptr, *work = nullptr, *lines = nullptr;
   SumMemory sums;  // where accumulators make sums
   // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
   // above.
   HeadMemory(const AttentionSizes& sizes, float* memory);
+  // The same from row `row` of queries and scores on, whose rows have `width` values.
+  HeadMemory From(const AttentionSizes& sizes, std::int64_t row, std::int64_t width) const;
+  static std::int64_t MostLines(const AttentionSizes& sizes);
+  static std::int64_t WorkValues(const AttentionSizes& sizes);  // four matrices without padding
   static std::int64_t Values(const AttentionSizes& sizes);
 };
 
@@ -68,8 +79,6 @@ class HeadProducts {
   // Those whose sums accumulators make.
   const HeadSums& sums() const { return sums_; }
 
-  // `count` rows of `sizes.width` values, `from_step` values apart, as fp32.
-  void Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count, float* to) const;
   // Keys or values with positions along a row, as the products with transposed keys read them; the
   // padding of each row becomes zero.
   void TransposeKeys(const float* rows, float* to) const;
@@ -97,13 +106,13 @@ class HeadProducts {
                              float* scores) const;
   MatrixArgs TimesRows(const QueryBlock& block, const float* scores, const float* rows,
                        float* out) const;
-  void Multiply(scaling::Product product, HeadOperand a, HeadOperand b, const MatrixArgs& args,
-                std::int64_t columns, const HeadMemory& m) const;
-  void AddTransposed(const QueryBlock& block, HeadOperand a, const float* scores, HeadOperand b,
-                     const float* rows, float* sums, const RunningSums& running,
+  void Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
+                const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
+                const HeadMemory& m) const;
+  void AddTransposed(const QueryBlock& block, AttentionOperand a, const float* scores,
+                     AttentionOperand b, const float* rows, float* sums, const RunningSums& running,
                      const HeadMemory& m) const;
 
-  const Kernels& kernels_;
   const SequenceKernels& sequence_;
   const AttentionSizes& sizes_;
   HeadSums sums_;

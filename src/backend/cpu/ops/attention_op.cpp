@@ -1,6 +1,6 @@
 // Attention: heads of images shared by the workers, no more of [queries, keys] in memory than a
-// block of one head (but for probabilities that are kept), roundings and decisions of
-// AttentionSpec.
+// block of one head (but for probabilities that are kept, and a whole head where operands are
+// rounded once more), roundings and decisions of AttentionSpec.
 //
 //   forward    heads:  q, k, v --> p --round, count--> y in fp32
 //              images: y --round, count--> y
@@ -11,10 +11,11 @@
 //              images: dq, dk, dv --times alpha, round, count--> dq, dk, dv
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <vector>
 
 #include "backend/attention_rules.h"
-#include "backend/cpu/ops/attention_head.h"
+#include "backend/cpu/ops/attention_groups.h"
 #include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"
 #include "backend/cpu/ops/ops.h"
@@ -38,7 +39,7 @@ class CpuAttention final : public Op {
       : context_(context),
         spec_(spec),
         sizes_(spec),
-        products_(context, spec, sizes_),
+        heads_(context, spec_, sizes_),
         scores_(context, spec, sizes_),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         tails_{TailCounter(context), TailCounter(context), TailCounter(context),
@@ -67,7 +68,8 @@ class CpuAttention final : public Op {
       kept_.resize(static_cast<std::size_t>(images * sizes_.heads * sizes_.queries * sizes_.keys));
       context.scratch.CountOwn(static_cast<std::ptrdiff_t>(kept_.size() * sizeof(float)));
     }
-    if (products_.sums().any()) counts_.resize(static_cast<std::size_t>(images * sizes_.kv_heads));
+    if (heads_.products().sums().any())
+      counts_.resize(static_cast<std::size_t>(images * sizes_.kv_heads));
     context.scratch.Reserve(WorkerBytes(),
                             static_cast<std::size_t>(SharedValues(trains)) * sizeof(float));
   }
@@ -76,20 +78,33 @@ class CpuAttention final : public Op {
   // reduction blocks are cut by images, not by heads.
   void Forward(const Pass& pass) override {
     float* y = Shared();
-    ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
-      HeadMemory m = LoadKeys(image, kv_head, worker);
+    heads_.FindScales(pass, {AttentionOperand::kSQ, AttentionOperand::kSK, AttentionOperand::kYV});
+    if (heads_.operands().AsksLargest(AttentionOperand::kYP) ||
+        heads_.operands().AsksLargest(AttentionOperand::kDvP)) {
+      largest_p_ = heads_.LargestOfHeads(
+          pass, HeadGroups::Loads::kKeys, [&](const QueryGroup& group, const HeadMemory& m) {
+            return heads_.LargestIn(group, ProbabilitiesOf(pass, group, m, /*counts=*/false));
+          });
+      heads_.operands().SetLargest(AttentionOperand::kYP, largest_p_);
+    }
+    heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
+      HeadMemory m = heads_.MemoryOf(worker);
       m.sums.forward = CountsAt(scaling::Product::kForward, pass, image, kv_head);
-      ForQueries(image, kv_head, [&](const QueryBlock& block) {
-        products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
-        products_.Probabilities(block, m);
-        Keep(block, m.p);
-        const float* pr = RoundProbabilities(pass, block, m, /*counts=*/true);
-        products_.Outputs(block, pr, m);
-        StoreQueries(block, m.out, 1, y);
+      heads_.LoadKeys(pass, image, kv_head, m, /*counts=*/true);
+      heads_.tensors().LoadPart(2, image, kv_head, m.v);
+      heads_.KeysRounded(pass, AttentionOperand::kYV, image, kv_head, m.v, m.v, m, true);
+      heads_.ForGroups(image, kv_head, [&](const QueryGroup& group) {
+        float* pr = ProbabilitiesOf(pass, group, m, /*counts=*/true);
+        pr = heads_.ScoresRounded(pass, AttentionOperand::kYP, group, pr, m.pr, m);
+        for (const QueryBlock& block : group) {
+          heads_.products().Outputs(block, pr + HeadGroups::Before(group, block) * block.width, m);
+          heads_.tensors().StoreQueries(block, m.out, 1, y);
+        }
       });
     });
     FinishCounts(scaling::Product::kForward, pass);
     p_stats_.Finish(scores_.PassOfBlocks(pass));
+    heads_.operands().Finish(pass, AttentionOperand::kSQ, AttentionOperand::kYV);
     RoundWhole(pass, y, 1, spec_.y, y_stats_, nullptr);
   }
 
@@ -98,24 +113,37 @@ class CpuAttention final : public Op {
     // alpha of ds has to be known before the first block of ds is rounded; those of dq and dk
     // depend on the moments of all of ds. All three gradients are rounded after the loop.
     DecideFirst(pass);
+    FindBackwardScales(pass);
     std::array<float*, 3> raw = GradientMemory();
-    const float alpha = ScalerOf(Decision::kDs).decision.alpha;
-    ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
-      HeadMemory m = LoadKeys(image, kv_head, worker);
+    heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
+      HeadMemory m = heads_.MemoryOf(worker);
       m.sums.dx = CountsAt(scaling::Product::kDx, pass, image, kv_head);
-      products_.TransposeKeys(m.v, m.vt);
+      heads_.LoadForBackward(pass, image, kv_head, m, /*counts=*/true);
+      heads_.KeysRounded(pass, AttentionOperand::kDqK, image, kv_head, m.k, m.k, m, true);
       std::fill_n(m.dk, sizes_.keys * sizes_.step(), 0.0f);
       std::fill_n(m.dv, sizes_.keys * sizes_.step(), 0.0f);
-      ForQueries(image, kv_head, [&](const QueryBlock& block) {
-        BackwardBlock(pass, block, m, spec_.rounds_ds ? alpha : 1, worker);
-        products_.QueryGradient(block, m);
-        StoreQueries(block, m.out, Factor(), raw[0]);
+      heads_.ForGroups(image, kv_head, [&](const QueryGroup& group) {
+        ScoreGradients(pass, group, m, Purpose::kGradients, worker);
+        float* const ds = m.dp;
+        m.dp = heads_.ScoresRounded(pass, AttentionOperand::kDkDs, group, ds, m.pr, m);
+        float* const q = m.q;
+        m.q = heads_.QueriesRounded(pass, AttentionOperand::kDkQ, group, q, m.q_rounded, m, true);
+        for (const QueryBlock& block : group)
+          heads_.products().AddKeyGradient(block, heads_.At(m, group, block));
+        m.q = q;
+        m.dp = heads_.ScoresRounded(pass, AttentionOperand::kDqDs, group, ds, ds, m);
+        for (const QueryBlock& block : group) {
+          heads_.products().QueryGradient(block, heads_.At(m, group, block));
+          heads_.tensors().StoreQueries(block, m.out, Factor(), raw[0]);
+        }
+        m.dp = ds;
       });
-      StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
-      StoreKeys(image, kv_head, m.dv, 1, raw[2]);
+      heads_.tensors().StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
+      heads_.tensors().StoreKeys(image, kv_head, m.dv, 1, raw[2]);
     });
     FinishCounts(scaling::Product::kDx, pass);
     ds_stats_.Finish(scores_.PassOfBlocks(pass));
+    heads_.operands().Finish(pass, AttentionOperand::kDvP, AttentionOperand::kDkQ);
     if (spec_.rounds_ds) tails_[Decision::kDs].Finish(&ScalerOf(Decision::kDs));
     DecideLast(pass);
     constexpr Decision kOf[] = {Decision::kDq, Decision::kDk, Decision::kDv};
@@ -138,22 +166,15 @@ class CpuAttention final : public Op {
 
   // --- Memory ---
 
-  // The largest amount that a worker needs at one time: a head's products, a part for
-  // MomentsOfPart, or a block of y.
+  // The largest amount that a worker needs at one time beside a head's: a part for MomentsOfPart,
+  // or a block of y.
   std::int64_t WorkerValues() const {
     const std::int64_t part =
         kMomentPositions * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
-    return std::max(
-        {HeadMemory::Values(sizes_), part, static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
-  }
-  // Memory of accumulators' sums comes after that of the head.
-  std::size_t HeadBytes() const {
-    return WholeLines(static_cast<std::size_t>(HeadMemory::Values(sizes_)) * sizeof(float));
+    return std::max(part, static_cast<std::int64_t>(BlockValues(spec_.y.shape)));
   }
   std::size_t WorkerBytes() const {
-    const auto values = static_cast<std::size_t>(WorkerValues()) * sizeof(float);
-    if (!products_.sums().any()) return values;
-    return std::max(values, HeadBytes() + products_.sums().bytes());
+    return std::max(static_cast<std::size_t>(WorkerValues()) * sizeof(float), heads_.bytes());
   }
   // Where what a head's sums of this product lose is counted; null: nobody asks.
   scaling::AccumulatorCounts* CountsAt(scaling::Product product, const Pass& pass,
@@ -187,49 +208,6 @@ class CpuAttention final : public Op {
     return {memory, memory + QueryValues(), memory + QueryValues() + KeyValues()};
   }
 
-  // --- Loops ---
-
-  // body(image, head of keys, worker) for each head of keys of the batch.
-  template <class Body>
-  void ForHeads(const Pass& pass, Body&& body) const {
-    context_.pool.For(pass.rows * sizes_.kv_heads, [&](std::int64_t i, int worker) {
-      body(i / sizes_.kv_heads, i % sizes_.kv_heads, worker);
-    });
-  }
-  // The blocks of the heads that read one head of keys, in their order.
-  template <class Body>
-  void ForQueries(std::int64_t image, std::int64_t kv_head, Body&& body) const {
-    for (std::int64_t g = 0; g < sizes_.group(); ++g)
-      for (std::int64_t i = 0; i < sizes_.blocks(); ++i)
-        body(BlockOf(sizes_, image, kv_head * sizes_.group() + g, i));
-  }
-  // --- Inputs ---
-
-  TensorSpan QueriesAt(const QueryBlock& block) const {
-    return Advance(At(spec_.x[0], block.image),
-                   block.first * spec_.x[0].shape.c + block.head * sizes_.width);
-  }
-  // Where keys (part 1) or values (part 2) begin among the channels of their tensor.
-  std::int64_t FirstOf(std::size_t part) const {
-    if (!spec_.fused() || part == 0) return 0;
-    return (sizes_.heads + (part == 2 ? sizes_.kv_heads : 0)) * sizes_.width;
-  }
-  const Tensor& TensorOf(std::size_t part) const { return spec_.x[spec_.fused() ? 0 : part]; }
-  void LoadPart(std::size_t part, std::int64_t image, std::int64_t kv_head, float* to) const {
-    const Tensor& tensor = TensorOf(part);
-    products_.Load(Advance(At(tensor, image), FirstOf(part) + kv_head * sizes_.width),
-                   tensor.shape.c, sizes_.keys, to);
-  }
-  HeadMemory LoadKeys(std::int64_t image, std::int64_t kv_head, int worker) const {
-    std::byte* const memory = context_.scratch.worker(worker);
-    HeadMemory m(sizes_, reinterpret_cast<float*>(memory));
-    if (products_.sums().any()) m.sums = products_.sums().Cut(memory + HeadBytes());
-    LoadPart(1, image, kv_head, m.k);
-    LoadPart(2, image, kv_head, m.v);
-    products_.TransposeKeys(m.k, m.kt);
-    return m;
-  }
-
   // --- Probabilities ---
 
   float* KeptAt(const QueryBlock& block) {
@@ -251,9 +229,24 @@ class CpuAttention final : public Op {
     }
   }
 
+  // p of a group from its queries, as it is multiplied; counts: it is measured, and kept.
+  float* ProbabilitiesOf(const Pass& pass, const QueryGroup& group, const HeadMemory& m,
+                         bool counts) {
+    heads_.tensors().LoadQueries(group.front(), HeadGroups::RowsOf(group), m.q);
+    heads_.QueriesRounded(pass, AttentionOperand::kSQ, group, m.q, m.q, m, counts);
+    float* pr = nullptr;
+    for (const QueryBlock& block : group) {
+      const HeadMemory at = heads_.At(m, group, block);
+      heads_.products().Probabilities(block, at);
+      if (counts) Keep(block, at.p);
+      pr = RoundProbabilities(pass, block, at, counts) == at.p ? m.p : m.pr;
+    }
+    return pr;
+  }
+
   // The format in which p is multiplied; null `counts`: nothing is measured.
-  const float* RoundProbabilities(const Pass& pass, const QueryBlock& block, const HeadMemory& m,
-                                  bool counts) {
+  float* RoundProbabilities(const Pass& pass, const QueryBlock& block, const HeadMemory& m,
+                            bool counts) {
     const bool drops = spec_.dropout > 0 && pass.training;
     if (!drops && !p_stats_.rounds() && !(counts && p_stats_.wanted())) return m.p;
     const float* in = m.p;
@@ -264,30 +257,62 @@ class CpuAttention final : public Op {
 
   // --- Backwards ---
 
-  // Leaves ds in dp, and adds to dk and dv.
+  enum class Purpose : std::uint8_t { kGradients, kScale };
+  // Leaves ds in m.dp and queries in m.q, and adds to dv; for a scale nothing else is touched.
   // Probabilities are rounded with the random numbers of the forward pass (their index is the place
   // of the score), so that dv multiplies the p_r that y was made of; they are not counted a second
   // time.
-  void BackwardBlock(const Pass& pass, const QueryBlock& block, const HeadMemory& m, float alpha,
-                     int worker) {
-    products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
-    products_.Load(Advance(At(spec_.dy.tensor, block.image),
-                           block.first * spec_.y.shape.c + block.head * sizes_.width),
-                   spec_.y.shape.c, block.rows, m.dy);
-    if (kept_.empty())
-      products_.Probabilities(block, m);
-    else
-      Recall(block, m.p);
-    const float* pr = RoundProbabilities(pass, block, m, /*counts=*/false);
-    products_.AddValueGradient(block, pr, m);
-    products_.ProbabilityGradient(block, m);
-    if (spec_.dropout > 0) scores_.Drop(pass, block, m.dp, m.dp);
-    products_.ScoreGradient(block, m);
-    if (spec_.rounds_ds)
-      tails_[Decision::kDs].Add(context_.kernels, m.dp, block.rows * block.width, worker);
-    if (ds_stats_.rounds() || ds_stats_.wanted())
-      scores_.Round(pass, block, m.dp, alpha, m.dp, ds_stats_, /*counts=*/true);
-    products_.AddKeyGradient(block, m);
+  void ScoreGradients(const Pass& pass, const QueryGroup& group, HeadMemory m, Purpose purpose,
+                      int worker) {
+    const bool counts = purpose == Purpose::kGradients;
+    heads_.tensors().LoadDy(group.front(), HeadGroups::RowsOf(group), m.dy);
+    float* pr = nullptr;
+    if (kept_.empty()) {
+      pr = ProbabilitiesOf(pass, group, m, /*counts=*/false);
+    } else {
+      for (const QueryBlock& block : group) {
+        const HeadMemory at = heads_.At(m, group, block);
+        Recall(block, at.p);
+        pr = RoundProbabilities(pass, block, at, /*counts=*/false) == at.p ? m.p : m.pr;
+      }
+    }
+    if (!kept_.empty() || heads_.operands().any())
+      heads_.tensors().LoadQueries(group.front(), HeadGroups::RowsOf(group), m.q);
+    float* const dy = m.dy;
+    if (counts) {
+      pr = heads_.ScoresRounded(pass, AttentionOperand::kDvP, group, pr, m.pr, m);
+      m.dy =
+          heads_.QueriesRounded(pass, AttentionOperand::kDvDy, group, dy, m.q_rounded, m, counts);
+      for (const QueryBlock& block : group)
+        heads_.products().AddValueGradient(
+            block, pr + HeadGroups::Before(group, block) * block.width, heads_.At(m, group, block));
+    }
+    m.dy = heads_.QueriesRounded(pass, AttentionOperand::kDpDy, group, dy, dy, m, counts);
+    const float alpha = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.alpha : 1;
+    for (const QueryBlock& block : group) {
+      const HeadMemory at = heads_.At(m, group, block);
+      heads_.products().ProbabilityGradient(block, at);
+      if (spec_.dropout > 0) scores_.Drop(pass, block, at.dp, at.dp);
+      heads_.products().ScoreGradient(block, at);
+      if (spec_.rounds_ds && counts)
+        tails_[Decision::kDs].Add(context_.kernels, at.dp, block.rows * block.width, worker);
+      if (ds_stats_.rounds() || (counts && ds_stats_.wanted()))
+        scores_.Round(pass, block, at.dp, alpha, at.dp, ds_stats_, counts);
+    }
+  }
+
+  void FindBackwardScales(const Pass& pass) {
+    using enum AttentionOperand;
+    heads_.FindScales(pass, {kDvDy, kDpDy, kDpV, kDqK, kDkQ});
+    HeadOperands& operands = heads_.operands();
+    if (operands.AsksLargest(kDvP)) operands.SetLargest(kDvP, largest_p_);
+    if (!operands.AsksLargest(kDqDs) && !operands.AsksLargest(kDkDs)) return;
+    const float largest = heads_.LargestOfHeads(
+        pass, HeadGroups::Loads::kKeysAndValues, [&](const QueryGroup& group, const HeadMemory& m) {
+          ScoreGradients(pass, group, m, Purpose::kScale, 0);
+          return heads_.LargestIn(group, m.dp);
+        });
+    operands.SetLargest(kDqDs, largest), operands.SetLargest(kDkDs, largest);
   }
 
   // dv and ds are products of dy: decided before it is read.
@@ -335,30 +360,11 @@ class CpuAttention final : public Op {
   }
   // Gives the moments of queries (part 0), keys (1) or values (2).
   TensorMoments PartMoments(const Pass& pass, std::size_t part) const {
-    const std::int64_t heads = part == 0 ? sizes_.heads : sizes_.kv_heads;
-    return MomentsOfPart(context_, TensorOf(part), FirstOf(part), heads * sizes_.width, pass.rows);
+    return MomentsOfPart(context_, heads_.tensors().TensorOf(part), heads_.tensors().FirstOf(part),
+                         heads_.tensors().ChannelsOf(part), pass.rows);
   }
 
   // --- Results ---
-
-  // Puts a block's rows, times `factor`, where they lie in a tensor of all heads: [images,
-  // positions, heads * width] in fp32.
-  void StoreQueries(const QueryBlock& block, const float* rows, float factor, float* out) const {
-    const std::int64_t step = sizes_.heads * sizes_.width;
-    out += (block.image * sizes_.queries + block.first) * step + block.head * sizes_.width;
-    Store(rows, block.rows, factor, out, step);
-  }
-  void StoreKeys(std::int64_t image, std::int64_t kv_head, const float* rows, float factor,
-                 float* out) const {
-    const std::int64_t step = sizes_.kv_heads * sizes_.width;
-    out += image * sizes_.keys * step + kv_head * sizes_.width;
-    Store(rows, sizes_.keys, factor, out, step);
-  }
-  void Store(const float* rows, std::int64_t count, float factor, float* out,
-             std::int64_t step) const {
-    for (std::int64_t r = 0; r < count; ++r, rows += sizes_.step(), out += step)
-      for (std::int64_t i = 0; i < sizes_.width; ++i) out[i] = rows[i] * factor;
-  }
 
   // dx of queries, keys or values: alpha times the fp32 sums, rounded once.
   void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* raw) {
@@ -388,10 +394,11 @@ class CpuAttention final : public Op {
   Context context_;
   AttentionSpec spec_;
   AttentionSizes sizes_;
-  HeadProducts products_;
+  HeadGroups heads_;
   ScoreRounding scores_;
   RoundingStats y_stats_, p_stats_, ds_stats_, dx_stats_[3];
   TensorMoments p_moments_, ds_moments_;
+  float largest_p_ = 0;                             // of the last Forward, where a scale asks
   std::array<TailCounter, 4> tails_;                // by Decision
   std::vector<scaling::AccumulatorCounts> counts_;  // by head of keys; empty without accumulators
   std::vector<float, PageAllocator<float>> kept_;   // [images, heads, queries, keys]

@@ -10,6 +10,8 @@ from ada_train.report.pictures_layers import shown
 from ada_train.report.style import Picture
 
 OPERANDS = ["forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"]
+OF_ATTENTION = ["s.q", "s.k", "y.p", "y.v", "dv.p", "dv.dy", "dp.dy", "dp.v", "dq.ds", "dq.k",
+                "dk.ds", "dk.q"]
 STALLS = math.sqrt(3)  # arXiv 2505.19115
 
 
@@ -32,10 +34,16 @@ def noise_sentence(table):
     return text + ("; below √3 training is said to stall" if least < STALLS else "")
 
 
-def _means(table, names, *columns):
+def _drawn(tables):
+    """The operands that a picture has: those of attention where some run has one."""
+    found = set().union(*(set(table["tensor"]) for table in tables))
+    return OPERANDS + [name for name in OF_ATTENTION if name in found]
+
+
+def _means(table, names, operands, *columns):
     """Layers x operands for each column: its mean over the logged steps."""
-    rows, at = layers.codes(table["layer"], names), layers.codes(table["tensor"], OPERANDS)
-    cell, size = rows * len(OPERANDS) + at, len(names) * len(OPERANDS)
+    rows, at = layers.codes(table["layer"], names), layers.codes(table["tensor"], operands)
+    cell, size = rows * len(operands) + at, len(names) * len(operands)
     grids = []
     for column in columns:
         value = table[column].to_numpy()
@@ -44,18 +52,18 @@ def _means(table, names, *columns):
         mean = numpy.full(size, numpy.nan)
         numpy.divide(numpy.bincount(cell[known], weights=value[known], minlength=size), count,
                      out=mean, where=count > 0)
-        grids.append(mean.reshape(len(names), len(OPERANDS)))
+        grids.append(mean.reshape(len(names), len(operands)))
     return grids
 
 
-def _sqnr_sentence(runs, tables, grids, names):
+def _sqnr_sentence(runs, tables, grids, names, drawn):
     parts = []
     for run, table, mean in zip(runs, tables, grids):
         if not numpy.isfinite(mean).any():
             parts.append(f"{run.label}: no operand with an error")
             continue
         row, column = numpy.unravel_index(numpy.nanargmin(mean), mean.shape)
-        text = (f"{run.label}: {names[row]}.{OPERANDS[column]} is worst with "
+        text = (f"{run.label}: {names[row]}.{drawn[column]} is worst with "
                 f"{mean[row, column]:.1f} dB on average")
         noise = noise_sentence(table)
         parts.append(text + (f"; {noise}" if noise else ""))
@@ -85,9 +93,10 @@ def _decibels(runs, names, columns, grids, what, label):
 
 
 def _sqnr(runs, tables, names):
-    grids = [_means(table, names, "sqnr_db")[0] for table in tables]
-    figure = _decibels(runs, names, OPERANDS, grids, "operand", "SQNR (dB)")
-    return Picture("operand_sqnr", figure, _sqnr_sentence(runs, tables, grids, names),
+    drawn = _drawn(tables)
+    grids = [_means(table, names, drawn, "sqnr_db")[0] for table in tables]
+    figure = _decibels(runs, names, drawn, grids, "operand", "SQNR (dB)")
+    return Picture("operand_sqnr", figure, _sqnr_sentence(runs, tables, grids, names, drawn),
                    "SQNR by layer and operand")
 
 
@@ -107,14 +116,16 @@ def _spread_sentence(runs, tables):
 
 def _spread(runs, tables, names):
     figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6, sharex=True)
+    drawn = _drawn(tables)
+    lanes = numpy.linspace(-0.325, 0.325, len(drawn))  # of a layer's row
     handles = []
     for number, (run, ax, table) in enumerate(zip(runs, axes, tables)):
-        mean, deviation, *ends = _means(table, names, "scale_log2_mean", "scale_log2_std",
-                                        "scale_log2_min", "scale_log2_max")
+        mean, deviation, *ends = _means(table, names, drawn, "scale_log2_mean",
+                                        "scale_log2_std", "scale_log2_min", "scale_log2_max")
         handles = []
-        for i in range(len(OPERANDS)):
+        for i, lane in enumerate(lanes):
             there = numpy.isfinite(mean[:, i])
-            y = numpy.flatnonzero(there) + (i - 2.5) * 0.13
+            y = numpy.flatnonzero(there) + lane
             at, around = mean[there, i], deviation[there, i]
             color = style.color(i)
             low, high = ends[0][there, i], ends[1][there, i]
@@ -122,16 +133,16 @@ def _spread(runs, tables, names):
             ax.hlines(y, numpy.fmax(at - around, low), numpy.fmin(at + around, high), color=color,
                       lw=2.6)  # no bar beyond its extremes
             for place, middle, first, last in zip(y, at, low, high):
-                layer = names[round(place - (i - 2.5) * 0.13)]
+                layer = names[round(place - lane)]
                 pointer.area(ax, ALL, (place - 0.065, place + 0.065), (
-                    f"{layer}.{OPERANDS[i]}: mean {_power(middle)}, from {_power(first)} to "
+                    f"{layer}.{drawn[i]}: mean {_power(middle)}, from {_power(first)} to "
                     f"{_power(last)}"))
             handles.append(ax.plot(at, y, "o", ms=2.5, color=color)[0])
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         style.powers_axis(ax.xaxis, 6)
         ax.set_xlabel("scales of blocks")
         style.panel_title(ax, run.label, len(runs))
-    style.legend_above(figure, handles, OPERANDS)
+    style.legend_above(figure, handles, drawn)
     return Picture("operand_scales", figure, _spread_sentence(runs, tables),
                    "spread of the scales of blocks")
 

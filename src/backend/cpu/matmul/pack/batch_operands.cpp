@@ -222,7 +222,7 @@ void BatchOperand::Make(const Pass& pass, std::byte* memory) {
   tensor_.data = memory;
   if (keeps_scales_) {
     scales_ = reinterpret_cast<float*>(memory + BytesOf(tensor_));
-    blocks_->KeepScales(scales_);
+    blocks_ ? blocks_->KeepScales(scales_) : row_scales_->KeepScales(scales_);
   }
   const Tensor from = operand_.hadamard > 0 ? Transformed(pass) : stored_;
   blocks_ ? RoundInBlocks(pass, from) : RoundValues(pass, from);

@@ -58,6 +58,49 @@ SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
 
 }  // namespace
 
+// four_over_six tries two scales a block and is computed by the scalar rules.
+void RoundBlocks(const BlockKernels& kernels, const BlockGrid& grid,
+                 const std::vector<float>& amaxes, BlockArgs args) {
+  auto* const to = static_cast<float*>(args.to.data);  // unless the vectorized kernel has the rule
+  const BlockFormat& format = args.format;
+  if (grid.rule == BlockRule::kFourOverSix && format.row_scaled)
+    return QuantizeRows(format, args.layout, amaxes, args.bf16_input, to, {to}, nullptr);
+  if (grid.rule == BlockRule::kFourOverSix)
+    return QuantizeBlocks(format, args.layout, amaxes[0], args.bf16_input, to, {to}, nullptr);
+  std::vector<TensorFactor> tensors;
+  for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid, amax));
+  args.tensors = tensors.data(), args.tensor_each = format.row_scaled;
+  kernels.quantize(args);
+}
+
+// Counts are made block by block from values before and after, by the scalar rules that all
+// backends share; slow, and only for steps that are logged.
+std::int64_t CountBlocks(const BlockGrid& grid, const BlockFormat& format,
+                         const BlockLayout& layout, const std::vector<float>& amaxes,
+                         const float* before, const float* after, BlockCounts& counts) {
+  std::int64_t subnormal = 0;
+  std::vector<float> values, decoded;
+  ForTiles(layout, format, [&](const Tile& tile) {
+    values.clear(), decoded.clear();
+    std::uint32_t largest = 0;
+    ForPlaces(layout, tile, [&](std::int64_t at) {
+      values.push_back(before[at]), decoded.push_back(after[at]);
+      largest = std::max(largest, MagnitudeBits(before[at]));
+    });
+    const TensorFactor tensor =
+        TensorFactorOf(grid, amaxes[format.row_scaled ? static_cast<std::size_t>(tile.line) : 0]);
+    const auto at = [&](std::int64_t i) {
+      const auto k = static_cast<std::size_t>(i);
+      return BlockValue{values[k], decoded[k]};
+    };
+    const auto n = static_cast<std::int64_t>(values.size());
+    const BlockFactor factor = CountedFactorOf(grid, tensor, OfBits(largest), n, at);
+    subnormal += SubnormalsOfBlock(grid, factor, n, at);
+    CountBlock(grid, tensor, factor, values, decoded, counts);
+  });
+  return subnormal;
+}
+
 BlockRounding::BlockRounding(const Context& context, const OperandRounding& operand,
                              const OperandRows& rows, bool bf16)
     : context_(context),
@@ -134,47 +177,6 @@ std::vector<float> BlockRounding::AmaxesOf(const RowRange& range, const float* v
   return {begin, begin + rows_.width};
 }
 
-// four_over_six tries two scales a block and is computed by the scalar rules.
-void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxes,
-                          BlockArgs args) const {
-  args.layout = LayoutOf(range.rows);
-  auto* const to = static_cast<float*>(args.to.data);  // unless the vectorized kernel has the rule
-  if (grid_.rule == BlockRule::kFourOverSix && format_.row_scaled)
-    return QuantizeRows(format_, args.layout, amaxes, bf16_, to, {to}, nullptr);
-  if (grid_.rule == BlockRule::kFourOverSix)
-    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, to, {to}, nullptr);
-  std::vector<TensorFactor> tensors;
-  for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid_, amax));
-  args.tensors = tensors.data(), args.tensor_each = format_.row_scaled;
-  kernels_.quantize(args);
-}
-
-// Counts are made block by block from values before and after, by the scalar rules that all
-// backends share; slow, and only for steps that are logged.
-void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxes,
-                          const float* before, const float* after, Part& part) const {
-  const BlockLayout layout = LayoutOf(range.rows);
-  std::vector<float> values, decoded;
-  ForTiles(layout, format_, [&](const Tile& tile) {
-    values.clear(), decoded.clear();
-    std::uint32_t largest = 0;
-    ForPlaces(layout, tile, [&](std::int64_t at) {
-      values.push_back(before[at]), decoded.push_back(after[at]);
-      largest = std::max(largest, MagnitudeBits(before[at]));
-    });
-    const TensorFactor tensor =
-        TensorFactorOf(grid_, amaxes[format_.row_scaled ? static_cast<std::size_t>(tile.line) : 0]);
-    const auto at = [&](std::int64_t i) {
-      const auto k = static_cast<std::size_t>(i);
-      return BlockValue{values[k], decoded[k]};
-    };
-    const auto n = static_cast<std::int64_t>(values.size());
-    const BlockFactor factor = CountedFactorOf(grid_, tensor, OfBits(largest), n, at);
-    part.subnormal += SubnormalsOfBlock(grid_, factor, n, at);
-    CountBlock(grid_, tensor, factor, values, decoded, part.counts);
-  });
-}
-
 // One for each value of a block.
 void BlockRounding::Scales(const RowRange& range, const std::vector<float>& amaxes,
                            const float* before, float* scales) const {
@@ -214,7 +216,8 @@ void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>&
   if (part != nullptr) {
     own.tensor_part = 0;
     Round(range, amaxes, own);
-    Count(range, amaxes, before, rounded, *part);
+    part->subnormal +=
+        CountBlocks(grid_, format_, LayoutOf(range.rows), amaxes, before, rounded, part->counts);
     own.tensor_part = args.tensor_part;
     own.from = {before, Storage::kF32};
   }

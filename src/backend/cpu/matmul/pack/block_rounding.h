@@ -22,6 +22,16 @@ struct RowRange {
   std::int64_t first, rows;
 };
 
+// Rounds the blocks of `args`, whose tensors it fills in: of the whole tensor's largest magnitude,
+// or of those of lines. Where the vectorized kernel lacks the rule, from and to are the same fp32.
+void RoundBlocks(const BlockKernels& kernels, const BlockGrid& grid,
+                 const std::vector<float>& amaxes, BlockArgs args);
+// Adds up what the blocks of a range lost, in their order, and returns how many values became
+// subnormal elements. Slow: by the scalar rules.
+std::int64_t CountBlocks(const BlockGrid& grid, const BlockFormat& format,
+                         const BlockLayout& layout, const std::vector<float>& amaxes,
+                         const float* before, const float* after, BlockCounts& counts);
+
 // One for each operand with a block-scaled format. Run spreads ranges of rows over the pool. Where
 // nothing is counted or transformed and the vectorized kernel has the rule, values go from memory
 // to memory in one pass; else each range is widened to fp32 in scratch memory first.
@@ -67,11 +77,12 @@ class BlockRounding {
   std::size_t RangeBytes() const;
   void RoundInFp32(const RowRange& range, const std::vector<float>& given, const BlockArgs& args,
                    int worker, const Turn& turn, Part* part) const;
-  void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const;
+  void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const {
+    args.layout = LayoutOf(range.rows);
+    RoundBlocks(kernels_, grid_, amaxes, args);
+  }
   void Scales(const RowRange& range, const std::vector<float>& amaxes, const float* before,
               float* scales) const;
-  void Count(const RowRange& range, const std::vector<float>& amaxes, const float* before,
-             const float* after, Part& part) const;
 
   Context context_;
   const BlockKernels& kernels_;

@@ -46,12 +46,14 @@ CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand) {
     if (format.scale == BlockScale::kFp32) return {format.element, nullptr, format.block};
     return {kBf16, nullptr};
   }
+  if (rounding.row_scaled) return {rounding.format, nullptr, CodesOf::kLine};
   return {rounding.format, rounding.style.per_tensor_scale};
 }
 
 bool KeepsScales(const MatmulSpec& spec, Operand operand) {
   const OperandRounding& rounding = spec.operands[IndexOf(operand)];
-  if (!rounding.block || rounding.block->scale != BlockScale::kFp32) return false;
+  const bool blocks = rounding.block && rounding.block->scale == BlockScale::kFp32;
+  if (!blocks && !rounding.row_scaled) return false;
   const ProductSums& sums = spec.sums[IndexOf(operand) / 2];  // each product has two operands
   return sums.rule.has_value() || !sums.judged.empty();
 }

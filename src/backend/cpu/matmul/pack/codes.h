@@ -15,14 +15,17 @@ struct CodesOf {
   NumberFormat format = kFp32;                   // of the codes
   const scaling::TensorScaler* scale = nullptr;  // null: values are codes
   // Values along the sum that share a scale, which is no power of two (fp32); 0: there is none.
+  // kLine: all that lie in one tap, or in dw the whole sum.
   std::int64_t block = 0;
+  static constexpr std::int64_t kLine = std::int64_t{1} << 40;
+  bool in_blocks() const { return block != 0 && block != kLine; }
 
   int least() const;  // the exponent of the smallest normal code
   // The factor that brings a code back to its value.
   float inverse() const { return scale != nullptr ? 1 / scale->scale : 1; }
 };
-// Whether the scales of an operand's blocks have to be kept: they are no powers of two, and its
-// product adds codes.
+// Whether the scales of an operand's blocks or rows have to be kept: its product adds codes, and
+// the scales may be no powers of two.
 bool KeepsScales(const MatmulSpec& spec, Operand operand);
 // Returns those of an operand of `spec`, as its matmuls read it.
 CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand);

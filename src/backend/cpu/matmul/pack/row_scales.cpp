@@ -66,25 +66,32 @@ void RowScales::Spread(std::int64_t first, std::int64_t n, float* encodes, float
   }
 }
 
-// The kernels know one scale at most: values are scaled before and after them. A value that its
-// scale makes zero is lost too.
 void RowScales::Round(std::int64_t first, std::int64_t n, const float* from,
                       const Rounding& rounding, std::byte* memory, float* to) const {
   auto* encodes = reinterpret_cast<float*>(memory);
   auto* decodes = reinterpret_cast<float*>(memory + Bytes(static_cast<std::size_t>(n)) / 2);
   Spread(first, n, encodes, decodes);
+  if (kept_ != nullptr) std::copy_n(decodes, n, kept_ + first);
+  RoundEach(context_.kernels, rule_, encodes, decodes, n, from, rounding, to);
+}
+
+// The kernels know one scale at most: values are scaled before and after them. A value that its
+// scale makes zero is lost too.
+void RowScales::RoundEach(const Kernels& kernels, const scaling::TensorScaleRule& rule,
+                          const float* encodes, const float* decodes, std::int64_t n,
+                          const float* from, const Rounding& rounding, float* to) {
   const TensorSpan out{to, Storage::kF32};
   Rounding scaled = rounding;
   BlockStats of_scaled;
   if (rounding.stats != nullptr) {
     Rounding unscaled = rounding;
     unscaled.format = kFp32, unscaled.stochastic = false;
-    context_.kernels.inspect({const_cast<float*>(from), Storage::kF32}, n, unscaled);
+    kernels.inspect({const_cast<float*>(from), Storage::kF32}, n, unscaled);
     scaled.stats = &of_scaled, scaled.bins = nullptr;
   }
-  context_.kernels.multiply(from, encodes, to, n);
-  context_.kernels.round(to, 1.0f, out, n, scaled);
-  if (scaling::MultipliesBack(rule_))
+  kernels.multiply(from, encodes, to, n);
+  kernels.round(to, 1.0f, out, n, scaled);
+  if (scaling::MultipliesBack(rule))
     for (std::int64_t i = 0; i < n; ++i) to[i] *= decodes[i];
   else
     for (std::int64_t i = 0; i < n; ++i) to[i] /= encodes[i];

@@ -20,12 +20,19 @@ class RowScales {
             bool bf16);
   // rows: of `from`. shared: who else has parts of rows that run down the batch; null: nobody.
   void Measure(TensorSpan from, std::int64_t rows, parallel::Communicator* shared);
+  // Each Round fills its part of `to` with the factor that brings each value's code back.
+  void KeepScales(float* to) { kept_ = to; }
   // The bytes of memory that Round needs for `values` values.
   static std::size_t Bytes(std::size_t values) { return 2 * WholeLines(values * sizeof(float)); }
   // Rounds the `n` values from number `first` on, in fp32, as `rounding` says but for its scale,
   // and counts as for a tensor with a scale: extremes and moments without it. `to` is fp32 too.
   void Round(std::int64_t first, std::int64_t n, const float* from, const Rounding& rounding,
              std::byte* memory, float* to) const;
+
+  // Rounds `n` values, each under the scale that is given for it, as Round does.
+  static void RoundEach(const Kernels& kernels, const scaling::TensorScaleRule& rule,
+                        const float* encodes, const float* decodes, std::int64_t n,
+                        const float* from, const Rounding& rounding, float* to);
 
  private:
   void Spread(std::int64_t first, std::int64_t n, float* encodes, float* decodes) const;
@@ -35,6 +42,7 @@ class RowScales {
   scaling::TensorScaleRule rule_;
   OperandRows rows_;
   bool bf16_;
+  float* kept_ = nullptr;
   std::int64_t step_;                      // rows that one worker measures at once
   std::vector<scaling::RowScale> scales_;  // by LineOf
 };

@@ -34,8 +34,8 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
         RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups, geometry.w,
                       rounding.laid_as.value_or(operand), rounding.block && rounding.block->square);
     const bool bf16 = spec.w_format == kBf16;
+    if (KeepsScales(spec, operand)) copy.scales.resize(static_cast<std::size_t>(values));
     if (rounding.block) {
-      if (KeepsScales(spec, operand)) copy.scales.resize(static_cast<std::size_t>(values));
       copy.blocks.emplace(context, rounding, rows, bf16);
     } else {
       copy.row_scales.emplace(context, rounding, rows, bf16);
@@ -121,9 +121,11 @@ void WeightCopies::RoundOperand(OperandCopy& copy, const Pass& pass) {
 void WeightCopies::RoundValues(OperandCopy& copy, const Pass& pass) {
   if (copy.operand.current != nullptr)
     copy.operand.current->scale = scaling::CurrentScale(copy.operand.rule, Largest());
-  if (copy.row_scales)
+  if (copy.row_scales) {
+    if (!copy.scales.empty()) copy.row_scales->KeepScales(copy.scales.data());
     copy.row_scales->Measure({const_cast<float*>(plain()), Storage::kF32}, master_.shape.n,
                              nullptr);
+  }
   ForSegments(context_, master_.shape.numel(),
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int worker) {
                 const Rounding rounding = copy.stats.For(pass, segment);

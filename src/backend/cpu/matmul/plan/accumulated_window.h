@@ -48,11 +48,7 @@ class AccumulatedWindow {
   // Where blocks of `block` values begin in a sum of so many channels, and its end. Blocks lie
   // within a tap; those of a linear layer run through all features.
   std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block) const;
-  // Whether each pixel meets one pixel: then blocks of both run through the same places.
-  bool pointwise() const {
-    return features_ ||
-           (taps() == 1 && stride_ == std::array{1, 1} && padding_ == std::array{0, 0});
-  }
+  bool is_linear() const { return features_; }
   bool channels_lie_together() const { return !features_ || taps() == 1; }
   // The weight between them in PyTorch's order.
   std::int64_t Weight(std::int64_t group, std::int64_t out, std::int64_t in,

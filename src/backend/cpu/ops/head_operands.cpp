@@ -1,0 +1,213 @@
+// Each matrix is gathered without its padding, rounded, and spread again.
+#include "backend/cpu/ops/head_operands.h"
+
+#include <algorithm>
+
+#include "backend/cpu/block_kernels.h"
+#include "backend/cpu/matmul/pack/batch_operands.h"
+#include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/matmul/pack/row_scales.h"
+#include "backend/decisions.h"
+#include "number/number_grid.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+// A product sums over the rows of these matrices, and over the columns of the others.
+bool SumsOverRows(AttentionOperand operand) {
+  using enum AttentionOperand;
+  return operand == kYV || operand == kDvP || operand == kDvDy || operand == kDqK ||
+         operand == kDkDs || operand == kDkQ;
+}
+
+bool IsBf16(const AttentionSpec& spec, AttentionTensor tensor) {
+  const auto stored = [](const Tensor& of) { return of.storage == Storage::kBF16; };
+  const auto rounded = [](bool rounds, const NumberFormat& format, const RoundingStyle& style) {
+    return rounds && style.per_tensor_scale == nullptr && StorageFor(format) == Storage::kBF16;
+  };
+  switch (tensor) {
+    case AttentionTensor::kQ:
+      return stored(spec.x[0]);
+    case AttentionTensor::kP:
+      return rounded(spec.rounds_p, spec.p_format, spec.p_style);
+    case AttentionTensor::kDs:
+      return rounded(spec.rounds_ds, spec.ds_format, spec.ds_style);
+    case AttentionTensor::kDy:
+      return stored(spec.dy.tensor);
+    default:
+      return stored(spec.x.back());  // keys and values have one storage
+  }
+}
+
+// The values of one matrix, for statistics by head; it has no memory.
+Tensor MatricesOf(const AttentionSpec& spec, const AttentionSizes& sizes, AttentionTensor tensor,
+                  std::int64_t heads) {
+  static std::byte nothing;
+  const bool of_keys = tensor == AttentionTensor::kK || tensor == AttentionTensor::kV;
+  const bool scores = tensor == AttentionTensor::kP || tensor == AttentionTensor::kDs;
+  Tensor matrices;
+  matrices.shape = {spec.y.shape.n * heads, 1, of_keys ? sizes.keys : sizes.queries,
+                    scores ? sizes.keys : sizes.width};
+  matrices.data = &nothing;
+  return matrices;
+}
+
+}  // namespace
+
+HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
+                           const AttentionSizes& sizes)
+    : context_(context), any_(AnyRounds(spec.attention_operands)) {
+  for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+    const auto operand = static_cast<AttentionOperand>(i);
+    const AttentionTensor tensor = TensorOf(operand);
+    One& one = all_[i];
+    one.rounding = spec.attention_operands[i];
+    if (!one.rounding.rounds) continue;
+    const bool of_keys = tensor == AttentionTensor::kK || tensor == AttentionTensor::kV;
+    one.heads = of_keys ? sizes.kv_heads : sizes.heads;
+    one.down = SumsOverRows(operand);
+    one.codes = AddsCodes(spec, operand) && !one.rounding.block;
+    one.bf16 = IsBf16(spec, tensor);
+    Gradient rounded;
+    rounded.tensor = MatricesOf(spec, sizes, tensor, one.heads);
+    rounded.tensor.format = one.rounding.block ? kFp32 : one.rounding.format;
+    rounded.stats = one.rounding.stats, rounded.style = one.rounding.style;
+    if (tensor == AttentionTensor::kDy) rounded.scale = spec.dy.scale;
+    if (tensor == AttentionTensor::kDs) rounded.scale = spec.ds_scale;
+    if (one.rounding.block) {
+      rounded.style.stochastic = false;  // of the blocks' elements alone
+      one.grid = BlockGridOf(*one.rounding.block, one.bf16);
+      one.parts.resize(static_cast<std::size_t>(rounded.tensor.shape.n));
+    }
+    one.stats = rounded.stats != nullptr
+                    ? RoundingStats(rounded, 1)
+                    : RoundingStats(rounded.tensor, rounded.style, nullptr, nullptr, 1);
+  }
+}
+
+bool HeadOperands::AsksLargest(AttentionOperand operand) const {
+  const OperandRounding& rounding = Of(operand).rounding;
+  const bool of_blocks =
+      rounding.block && rounding.block->tensor_scale && !rounding.block->row_scaled;
+  return rounding.rounds && (rounding.current != nullptr || of_blocks);
+}
+
+void HeadOperands::SetLargest(AttentionOperand operand, float largest) {
+  One& one = all_[IndexOf(operand)];
+  one.largest = largest;
+  if (one.rounding.current != nullptr)
+    one.rounding.current->scale = scaling::CurrentScale(one.rounding.rule, largest);
+}
+
+// Heads as the images of MatricesOf.
+Pass HeadOperands::PassOfHeads(const Pass& pass, const One& one) const {
+  Pass heads = pass;
+  heads.rows = static_cast<int>(pass.rows * one.heads);
+  heads.first_row = pass.first_row * one.heads;
+  return heads;
+}
+
+void HeadOperands::RoundRows(const One& one, const Rounding& rounding, const HeadMatrix& flat,
+                             float* to, float* memory, float* lines) const {
+  const std::int64_t count = one.down ? flat.columns : flat.rows, n = flat.rows * flat.columns;
+  const auto line = [&](std::int64_t i) { return one.down ? i % flat.columns : i / flat.columns; };
+  std::vector<float> largest(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < n; ++i) {
+    float& most = largest[static_cast<std::size_t>(line(i))];
+    most = OfBits(std::max(BitsOf(most), MagnitudeBits(flat.values[i])));
+  }
+  std::vector<scaling::RowScale> scales;
+  for (const float most : largest)
+    scales.push_back(scaling::RowScaleOf(one.rounding.rule, most, one.bf16));
+  float *encodes = memory, *decodes = memory + n;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const scaling::RowScale& scale = scales[static_cast<std::size_t>(line(i))];
+    encodes[i] = scale.encode, decodes[i] = scale.decode;
+  }
+  RowScales::RoundEach(context_.kernels, one.rounding.rule, encodes, decodes, n, flat.values,
+                       rounding, to);
+  if (!one.codes) return;
+  context_.kernels.multiply(to, encodes, to, n);
+  for (std::int64_t i = 0; i < count; ++i) lines[i] = scales[static_cast<std::size_t>(i)].decode;
+}
+
+void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number,
+                                 const HeadMatrix& flat, float* to, bool counts) {
+  const BlockFormat& format = *one.rounding.block;
+  const std::int64_t n = flat.rows * flat.columns;
+  const Pass heads = PassOfHeads(pass, one);
+  const TensorSpan values{const_cast<float*>(flat.values), Storage::kF32};
+  if (counts && CountsBlocks(pass, one.rounding))
+    context_.kernels.inspect(values, n, one.stats.For(heads, number));
+  BlockArgs args;
+  args.layout = one.down && !format.square
+                    ? BlockLayout{flat.columns, 1, flat.rows, 1, 0, flat.columns}
+                    : BlockLayout{1, flat.rows, flat.columns, flat.columns, flat.columns, 1};
+  const std::vector<float> amaxes =
+      format.row_scaled ? RowAmaxesOf(args.layout, flat.values) : std::vector<float>{one.largest};
+  std::copy_n(flat.values, n, to);
+  args.from = args.to = {to, Storage::kF32};
+  args.format = format, args.bf16_input = one.bf16;
+  args.stochastic = one.rounding.style.stochastic && pass.training;
+  args.key = pass.seed ^ one.rounding.style.stream, args.draw = pass.draw;
+  args.first = static_cast<std::uint64_t>((heads.first_row + number) * n);
+  RoundBlocks(BlockKernelsOf(context_.kernels), one.grid, amaxes, args);
+  if (!counts || one.rounding.block_counts == nullptr || !FillsStats(pass, one.rounding.style))
+    return;
+  Part& part = one.parts[static_cast<std::size_t>(number)];
+  part = Part();
+  part.subnormal = CountBlocks(one.grid, format, args.layout, amaxes, flat.values, to, part.counts);
+}
+
+void HeadOperands::Round(const Pass& pass, AttentionOperand operand, std::int64_t image,
+                         std::int64_t head, const HeadMatrix& from, float* to, float* memory,
+                         float* lines, bool counts) {
+  One& one = all_[IndexOf(operand)];
+  const std::int64_t n = from.rows * from.columns, number = image * one.heads + head;
+  const std::int64_t part = AttentionSizes::Padded(n);
+  float *flat = memory, *rounded = memory + part;
+  for (std::int64_t row = 0; row < from.rows; ++row)
+    std::copy_n(from.values + row * from.step, from.columns, flat + row * from.columns);
+  const HeadMatrix matrix{flat, from.rows, from.columns, from.columns};
+  if (one.rounding.block) {
+    RoundInBlocks(pass, one, number, matrix, rounded, counts);
+  } else {
+    Rounding rounding = one.stats.For(PassOfHeads(pass, one), number);
+    if (!counts)
+      rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
+    const TensorSpan out{rounded, Storage::kF32};
+    if (one.rounding.row_scaled)
+      RoundRows(one, rounding, matrix, rounded, memory + 2 * part, lines);
+    else
+      context_.kernels.round(flat, 1.0f, out, n, rounding);
+    // What comes back from a division is a code but for fp32's rounding.
+    const float scale = one.rounding.style.per_tensor_scale != nullptr
+                            ? one.rounding.style.per_tensor_scale->scale
+                            : 1;
+    if (one.codes) context_.kernels.round(rounded, scale, out, n, RoundOnly(one.rounding.format));
+  }
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    float* const line = to + row * from.step;
+    std::copy_n(rounded + row * from.columns, from.columns, line);
+    std::fill(line + from.columns, line + from.step, 0.0f);
+  }
+}
+
+void HeadOperands::Finish(const Pass& pass, One& one) {
+  if (!one.rounding.rounds) return;
+  const Pass heads = PassOfHeads(pass, one);
+  if (!one.rounding.block) return one.stats.Finish(heads);
+  const bool counts = CountsBlocks(pass, one.rounding);
+  if (counts) one.stats.Finish(heads);
+  Part total;
+  if (one.rounding.block_counts != nullptr && FillsStats(pass, one.rounding.style)) {
+    for (int i = 0; i < heads.rows; ++i) {
+      const Part& part = one.parts[static_cast<std::size_t>(i)];
+      total.counts.Add(part.counts), total.subnormal += part.subnormal;
+    }
+    *one.rounding.block_counts = total.counts;
+  }
+  TakeBlockCounts(one.rounding, counts, total.subnormal);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,72 @@
+// Operands of attention's products, rounded once more (AttentionSpec::attention_operands): a whole
+// matrix of a head at a time, so that rows and blocks may run down it.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/ops/attention_head.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "number/blocks/block_rules_inline.h"
+
+namespace ada::backend::cpu {
+
+// A head's matrix in a worker's memory: rows of `columns` values, `step` apart.
+struct HeadMatrix {
+  const float* values;
+  std::int64_t rows, columns, step;
+};
+
+// One for each attention op. Workers call Round at the same time, for different heads.
+class HeadOperands {
+ public:
+  HeadOperands(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes);
+  bool any() const { return any_; }
+  bool Rounds(AttentionOperand operand) const { return Of(operand).rounding.rounds; }
+  // Whether its scale, or that of its blocks, comes from the largest magnitude of all heads, which
+  // then has to be set before Round.
+  bool AsksLargest(AttentionOperand operand) const;
+  void SetLargest(AttentionOperand operand, float largest);
+
+  // to = round(from), laid out as `from`; values beyond its columns become zero. head: of queries,
+  // or of keys where the operand is of these. memory: HeadMemory::work. Where an accumulator adds
+  // codes, `to` is these; `lines` (of rows along the sum) then gets their factors if rows have
+  // scales. counts: false where the same head was counted before.
+  void Round(const Pass& pass, AttentionOperand operand, std::int64_t image, std::int64_t head,
+             const HeadMatrix& from, float* to, float* memory, float* lines, bool counts);
+  // Joins what the heads of a call counted, of these operands.
+  void Finish(const Pass& pass, AttentionOperand first, AttentionOperand last) {
+    for (std::size_t i = IndexOf(first); i <= IndexOf(last); ++i) Finish(pass, all_[i]);
+  }
+
+ private:
+  struct Part {
+    BlockCounts counts;
+    std::int64_t subnormal = 0;
+  };
+  struct One {
+    OperandRounding rounding;
+    RoundingStats stats;
+    std::int64_t heads = 1;
+    bool down = false;   // the product sums over the matrix's rows
+    bool codes = false;  // an accumulator adds them
+    bool bf16 = false;   // the values to round are stored as bf16
+    BlockGrid grid{};    // of blocks
+    float largest = 0;
+    std::vector<Part> parts;  // of blocks, by image and head
+  };
+  const One& Of(AttentionOperand operand) const { return all_[IndexOf(operand)]; }
+  void Finish(const Pass& pass, One& one);
+  Pass PassOfHeads(const Pass& pass, const One& one) const;
+  void RoundRows(const One& one, const Rounding& rounding, const HeadMatrix& flat, float* to,
+                 float* memory, float* lines) const;
+  void RoundInBlocks(const Pass& pass, One& one, std::int64_t number, const HeadMatrix& flat,
+                     float* to, bool counts);
+
+  Context context_;
+  std::array<One, kAttentionOperands> all_;
+  bool any_;
+};
+
+}  // namespace ada::backend::cpu
