@@ -232,11 +232,12 @@ struct OperandConfig {
   std::optional<TensorScalingConfig::Kind> tensor_scaling = {};
   std::optional<OverflowKind> overflow = {};
 };
-// A Hadamard transform of both operands of dw (backend/hadamard.h).
+// A Hadamard transform of both operands of products (backend/hadamard.h).
 struct HadamardConfig {
   std::vector<std::string> products = {"dw"};
   int size = 16;
-  enum class Signs { kFixed, kRandom } signs = Signs::kFixed;
+  enum class Signs { kFixed, kRandom, kListed } signs = Signs::kFixed;
+  std::vector<int> listed = {};  // `size` times 1 or -1
 };
 // How many layers with weights, at the start and at the end of the network, have operands that are
 // used as they are stored.

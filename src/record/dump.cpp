@@ -73,6 +73,7 @@ bool Dump::IsLinear(const std::string& layer) const {
 void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
   step_ = step;
   items_.clear();
+  operands_.Begin(pass);
   AddWeights(pass);
 }
 

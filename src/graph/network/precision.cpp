@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "io/text.h"
+#include "number/random.h"
 
 namespace ada::graph {
 namespace {
@@ -96,19 +97,40 @@ void TakeFromForward(LayerOperands& operands) {
   }
 }
 
-// If either operand of dw is rounded, both are transformed; the other one then stays fp32.
+// The two operands of each product, and those that may be as_forward beside what they follow.
+constexpr std::array<std::pair<const char*, std::array<Operand, 2>>, 3> kProducts = {{
+    {"forward", {Operand::kForwardX, Operand::kForwardW}},
+    {"dx", {Operand::kDxDy, Operand::kDxW}},
+    {"dw", {Operand::kDwX, Operand::kDwDy}},
+}};
+
+// If either operand of a product is rounded, both are transformed; the other one then stays fp32.
+// Values that were transformed for one product are of no use to another.
 void Transform(const std::optional<config::HadamardConfig>& hadamard, const std::string& layer,
                LayerOperands& operands) {
-  OperandRule& x = operands.rules[IndexOf(Operand::kDwX)];
-  OperandRule& dy = operands.rules[IndexOf(Operand::kDwDy)];
-  if (!hadamard || !(x.rounds || dy.rounds)) return;
-  if (x.as_forward)
-    throw ConfigError("precision.operands: layer " + layer +
-                      ": dw.x is as_forward, and hadamard transforms the operands of dw; expected "
-                      "one of the two");
-  for (OperandRule* rule : {&x, &dy}) {
-    rule->rounds = true, rule->hadamard = hadamard->size;
-    rule->random_signs = hadamard->signs == config::HadamardConfig::Signs::kRandom;
+  if (!hadamard) return;
+  const auto rule_of = [&](Operand operand) -> OperandRule& {
+    return operands.rules[IndexOf(operand)];
+  };
+  for (const auto& [product, both] : kProducts) {
+    if (!Contains(hadamard->products, product)) continue;
+    if (!(rule_of(both[0]).rounds || rule_of(both[1]).rounds)) continue;
+    for (const Operand operand : {Operand::kDxW, Operand::kDwX}) {
+      const std::string name = NameOf(operand);
+      const bool meets = product == std::string("forward") || name.starts_with(product);
+      if (rule_of(operand).as_forward && meets)
+        throw ConfigError("precision.operands: layer " + layer + ": " + name +
+                          " is as_forward, and hadamard transforms the operands of " + product +
+                          "; expected one of the two");
+    }
+    for (const Operand operand : both) {
+      OperandRule& rule = rule_of(operand);
+      rule.rounds = true;
+      rule.hadamard.size = hadamard->size;
+      rule.hadamard.random = hadamard->signs == config::HadamardConfig::Signs::kRandom;
+      rule.hadamard.stream = StreamId("signs:" + layer);
+      rule.hadamard.listed.assign(hadamard->listed.begin(), hadamard->listed.end());
+    }
   }
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/hadamard.h"
 #include "backend/specs.h"
 #include "error.h"
 #include "graph/graph.h"
@@ -164,12 +163,12 @@ const StoredMatrix& LinearLayer::StoredOf(Operand operand) const {
 std::vector<float> LinearLayer::BeforeRounding(Operand operand,
                                                const backend::OperandRounding& how) const {
   const StoredMatrix& stored = StoredOf(operand);
-  if (how.hadamard == 0) return stored.values;
-  const backend::HadamardSigns signs =
-      how.random_signs ? backend::RandomSigns(pass_.seed ^ how.signs_stream, pass_.draw)
-                       : backend::kFixedSigns;
-  const bool bf16 = StorageFor(stored.format) == Storage::kBF16;
-  return record::TransformedRows(stored.values, stored.columns, signs, bf16 ? kBf16 : kFp32);
+  if (!how.hadamard) return stored.values;
+  const bool across = AlongChannels(operand, /*transposed=*/false);
+  return record::Transformed(
+      stored.values,
+      {BlockLayoutOf({stored.rows, stored.columns}, across ? 1 : 0, /*square=*/false)},
+      how.hadamard.Signs(pass_.seed, pass_.draw), StorageFor(stored.format) == Storage::kBF16);
 }
 
 // The backend keeps the scales of rows to itself; the rule gives the same ones again.
