@@ -227,8 +227,7 @@ std::string RecipeText(PrecisionRecipe recipe) {
   std::string text = "x " + of(kForwardX) + ", w " + of(kForwardW) + ", dy " + of(kDxDy);
   if (of(kDwX) != of(kForwardX)) text += ", x of dw " + of(kDwX);
   if (operands.tensor_scaling) text += std::string("; ") + ScaleText(operands.tensor_scaling->kind);
-  if (operands.hadamard)
-    text += "; " + JoinNames(operands.hadamard->products) + " after a Hadamard transform";
+  if (operands.hadamard) text += "; dw after a Hadamard transform";
   if (operands.spared) text += "; the first and last layer spared";
   return text + "; " + SourceOf(recipe);
 }

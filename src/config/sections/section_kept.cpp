@@ -38,7 +38,9 @@ bool IsLayout(const YamlNode& node) {
 }
 
 Key RoundingKey(KeptFormatConfig& kept) {
-  return Choice("rounding", kept.rounding, RoundingNames(), "how values are rounded to it");
+  static const EnumNames<RoundingKind> kKept = {{"nearest", RoundingKind::kNearest},
+                                                {"stochastic", RoundingKind::kStochastic}};
+  return Choice("rounding", kept.rounding, kKept, "how values are rounded to it");
 }
 
 // A name by itself is the format.

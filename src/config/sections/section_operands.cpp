@@ -34,6 +34,7 @@ std::vector<ValueSchema> FormatSchemas(Follows follows = Follows::kNever) {
   if (follows == Follows::kMay) words.insert(words.begin() + 1, kAsForward);
   std::vector<ValueSchema> schemas = AnyFormatMaps();
   schemas.push_back(WordSchema(words));
+  schemas.push_back(P3109Schema());
   return schemas;
 }
 
@@ -74,20 +75,28 @@ Section SectionOfOperand(OperandConfig& operand, Follows follows) {
   section.keys = {
       std::move(format.Required()),
       Choice("rounding", operand.rounding, RoundingNames(), "how values are rounded to it"),
+      RandomBitsKey(operand.rounding, operand.random_bits),
       Choice("tensor_scaling", operand.tensor_scaling, OperandScalingNames(),
              "the kind of its scales, where it is a plain format"),
       Choice("overflow", operand.overflow, OverflowNames(),
              "beyond the largest value of a plain format"),
   };
   section.keys.front().default_text = "as it is stored";
-  section.keys[2].default_text = "as `operands.tensor_scaling`";
-  section.keys[3].default_text = "as `precision.overflow`";
+  section.keys[3].default_text = "as `operands.tensor_scaling`";
+  section.keys[4].default_text = "as `precision.overflow`";
   section.check = [&operand](const YamlNode& map, const ReadContext& context) {
-    for (const char* key : {"rounding", "tensor_scaling", "overflow"})
+    for (const char* key : {"rounding", "random_bits", "tensor_scaling", "overflow"})
       if (operand.as_forward && map.Find(key))
         context.problems.Add(*map.Find(key), Join(context.path, key),
                              "as_forward takes what the forward product's operand says");
+    if (map.Find("random_bits") && !DrawsSomeBits(operand.rounding))
+      context.problems.Add(*map.Find("random_bits"), Join(context.path, "random_bits"),
+                           "needs rounding: stochastic_a, stochastic_b or stochastic_c");
     const auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
+    if (block != nullptr && operand.rounding != RoundingKind::kNearest &&
+        operand.rounding != RoundingKind::kStochastic)
+      context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
+                           "elements of blocks are rounded by nearest or stochastic alone");
     if (block == nullptr || block->rule != BlockRule::kFourOverSix ||
         operand.rounding != RoundingKind::kStochastic)
       return;

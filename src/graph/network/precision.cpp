@@ -7,6 +7,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "number/random.h"
+#include "number/table_grid.h"
 
 namespace ada::graph {
 namespace {
@@ -31,15 +32,18 @@ LayerFormats BaseFormats(const PrecisionConfig& precision) {
   return formats;
 }
 
-// Last of all, so that saturation reaches formats of any origin.
+// Last of all, so that modes and saturation reach formats of any origin.
 LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
-  if (precision.overflow != config::OverflowKind::kSaturate) return formats;
+  const auto finish = [&](NumberFormat& format) {
+    format = WithModes(format, config::ModesOf(precision.rounding, precision.overflow,
+                                               precision.random_bits));
+    if (precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
+      format.saturate = true;
+  };
   for (NumberFormat* format :
-       {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients}) {
-    if (*format != kFp32) format->saturate = true;
-  }
-  std::optional<NumberFormat>& of_products = formats.product_gradients;
-  if (of_products && *of_products != kFp32) of_products->saturate = true;
+       {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients})
+    finish(*format);
+  if (formats.product_gradients) finish(*formats.product_gradients);
   return formats;
 }
 
@@ -61,7 +65,8 @@ void Apply(const config::OperandsConfig& given, Gathered& to) {
     OperandRule& rule = to.operands.rules[i];
     rule = {};
     rule.rounds = operand->format.has_value();
-    rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
+    rule.stochastic = config::IsStochastic(operand->rounding);
+    rule.rounding = operand->rounding, rule.random_bits = operand->random_bits;
     rule.as_forward = operand->as_forward;
     rule.overflow = operand->overflow;
     to.kinds[i] = operand->tensor_scaling;
@@ -81,9 +86,11 @@ void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
   if (rule.block || rule.format == kFp32) return;
   const bool scaled = rule.scaling.kind != config::TensorScalingConfig::Kind::kNone;
   const config::OverflowKind overflow = rule.overflow.value_or(precision.overflow);
+  rule.format =
+      WithModes(rule.format, config::ModesOf(rule.rounding, overflow, rule.random_bits));
   rule.format.saturate =
-      rule.format.saturate || (scaled ? overflow != config::OverflowKind::kFormat
-                                      : overflow == config::OverflowKind::kSaturate);
+      rule.format.saturate || overflow == config::OverflowKind::kSaturate ||
+      (scaled && overflow == config::OverflowKind::kDefault);
 }
 
 // The very values of the forward product: its rule, whatever was asked of this one.
@@ -224,10 +231,11 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   result.accumulators_of = [precision](const std::string& layer, bool spared) {
     return AccumulatorsOf(precision, layer, spared);
   };
-  result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
+  result.stochastic = config::IsStochastic(precision.rounding);
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;
-  result.scaled_saturate = precision.overflow != config::OverflowKind::kFormat;
+  result.scaled_saturate = precision.overflow == config::OverflowKind::kDefault ||
+                           precision.overflow == config::OverflowKind::kSaturate;
   result.tensor_scale = scaling;
   return result;
 }

@@ -30,6 +30,8 @@ struct OperandRule {
   NumberFormat format = kFp32;       // of blocks: of their elements
   std::optional<BlockFormat> block;  // if set, there is no per-tensor scale
   bool stochastic = false;
+  config::RoundingKind rounding = config::RoundingKind::kNearest;
+  int random_bits = 8;
   backend::HadamardRule hadamard;  // before it is rounded
   // As the forward product's operand of the same tensor, whose rule it then has.
   bool as_forward = false;
