@@ -205,9 +205,10 @@ struct RoleFormatsConfig {
 };
 // What attention multiplies its probabilities, or gradients of scores, as.
 enum class WithinAttention { kRounded, kFp32 };
-// kNearest is the format's own: ties to even, in HiFloat8 away from zero. kStochastic rounds up with
-// a probability that is the share of the gap, so that the mean is right; evaluations round to
-// nearest all the same. The others are those of IEEE P3109, kStochasticA and on by some random bits.
+// kNearest is the format's own: ties to even, in HiFloat8 away from zero. kStochastic rounds up
+// with a probability that is the share of the gap, so that the mean is right; evaluations round to
+// nearest all the same. The others are those of IEEE P3109, kStochasticA and on by some random
+// bits.
 enum class RoundingKind {
   kNearest,
   kStochastic,
@@ -253,7 +254,7 @@ struct TensorScalingConfig : scaling::TensorScaleRule {
 struct OperandConfig {
   std::optional<AnyFormat> format;
   RoundingKind rounding = RoundingKind::kNearest;
-  int random_bits = 8;  // of stochastic_a, _b and _c
+  int random_bits = 8;      // of stochastic_a, _b and _c
   bool as_forward = false;  // of dx.w and dw.x: the very values that the forward product took
   // Unset: as OperandsConfig::tensor_scaling and PrecisionConfig::overflow say. All but the kind of
   // a scale is as the former says.

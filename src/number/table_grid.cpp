@@ -101,9 +101,7 @@ TableRounded RoundByTable(const TableGrid& grid, double x, bool saturate, bool d
   if (std::isnan(x)) return {grid.has_nan ? static_cast<float>(x) : 0.0f, false};
   const bool negative = std::signbit(x), infinite = std::isinf(x);
   const double magnitude = std::fabs(x);
-  const auto as = [&](double value) {
-    return static_cast<float>(negative ? -value : value);
-  };
+  const auto as = [&](double value) { return static_cast<float>(negative ? -value : value); };
   TableRounding rounding = grid.modes.rounding;
   const bool by_all_bits = draws && rounding == TableRounding::kDefault;
   if (rounding == TableRounding::kDefault || (IsStochastic(rounding) && !draws))
@@ -118,14 +116,13 @@ TableRounded RoundByTable(const TableGrid& grid, double x, bool saturate, bool d
   if (magnitude < grid.next) {
     // Where all bits decide, what lies beyond the largest value is rounded to nearest.
     const bool chance = by_all_bits && magnitude < grid.largest;
-    rounded = magnitude == 0 ? 0
-                             : OnEndlessGrid(grid, magnitude,
-                                             [&](std::uint64_t rest, int shift, bool even) {
-                                               const Position at{rest, shift, even, negative};
-                                               if (chance) return random < LeadingBits(at, 32);
-                                               return RoundsUp(rounding, at,
-                                                               grid.modes.random_bits, random);
-                                             });
+    rounded = magnitude == 0
+                  ? 0
+                  : OnEndlessGrid(grid, magnitude, [&](std::uint64_t rest, int shift, bool even) {
+                      const Position at{rest, shift, even, negative};
+                      if (chance) return random < LeadingBits(at, 32);
+                      return RoundsUp(rounding, at, grid.modes.random_bits, random);
+                    });
   }
   const bool beyond = rounded > grid.largest;
   constexpr float kNan = __builtin_nanf("");
@@ -138,12 +135,10 @@ TableRounded RoundByTable(const TableGrid& grid, double x, bool saturate, bool d
     return {as(rounded), false};
   }
   const bool odd_without_sign = rounding == TableRounding::kTowardOdd && !grid.is_signed;
-  const bool keeps_inf =
-      overflow == TableOverflow::kSaturateFinite && infinite && grid.has_inf;
-  const bool finite =
-      saturates ? !keeps_inf
-                : (!grid.has_inf && !grid.beyond_is_nan) ||
-                      ((shortens || odd_without_sign) && !infinite);
+  const bool keeps_inf = overflow == TableOverflow::kSaturateFinite && infinite && grid.has_inf;
+  const bool finite = saturates ? !keeps_inf
+                                : (!grid.has_inf && !grid.beyond_is_nan) ||
+                                      ((shortens || odd_without_sign) && !infinite);
   const bool left = !infinite;
   if (finite) return {as(grid.largest), left};
   return {grid.has_inf ? as(HUGE_VAL) : kNan, left};

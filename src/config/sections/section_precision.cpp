@@ -407,7 +407,8 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(Choice(
       "overflow", precision.overflow, kOverflows,
       "beyond a format's largest value: what the format says (format, none), that largest value, "
-      "or that unless it is inf (saturate_finite); default: that value where tensor_scaling gives a tensor a scale of its own, else what "
+      "or that unless it is inf (saturate_finite); default: that value where tensor_scaling gives "
+      "a tensor a scale of its own, else what "
       "the format says"));
   section.keys.push_back(
       Choice("preset", precision.preset, kPresets,

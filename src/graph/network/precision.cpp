@@ -35,8 +35,8 @@ LayerFormats BaseFormats(const PrecisionConfig& precision) {
 // Last of all, so that modes and saturation reach formats of any origin.
 LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   const auto finish = [&](NumberFormat& format) {
-    format = WithModes(format, config::ModesOf(precision.rounding, precision.overflow,
-                                               precision.random_bits));
+    format = WithModes(
+        format, config::ModesOf(precision.rounding, precision.overflow, precision.random_bits));
     if (precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
       format.saturate = true;
   };
@@ -86,11 +86,9 @@ void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
   if (rule.block || rule.format == kFp32) return;
   const bool scaled = rule.scaling.kind != config::TensorScalingConfig::Kind::kNone;
   const config::OverflowKind overflow = rule.overflow.value_or(precision.overflow);
-  rule.format =
-      WithModes(rule.format, config::ModesOf(rule.rounding, overflow, rule.random_bits));
-  rule.format.saturate =
-      rule.format.saturate || overflow == config::OverflowKind::kSaturate ||
-      (scaled && overflow == config::OverflowKind::kDefault);
+  rule.format = WithModes(rule.format, config::ModesOf(rule.rounding, overflow, rule.random_bits));
+  rule.format.saturate = rule.format.saturate || overflow == config::OverflowKind::kSaturate ||
+                         (scaled && overflow == config::OverflowKind::kDefault);
 }
 
 // The very values of the forward product: its rule, whatever was asked of this one.

@@ -141,8 +141,7 @@ void CountTally::CountLarge(const Extremes& extremes) {
     const std::int64_t others = end_ - extremes.zeros;
     not_finite_ += others - below[0], nan_ += others - below[1];
     // A NaN that a table makes a zero of is not finite all the same.
-    if (rounder_.grid.table != 0 && !rounder_.rounding.format.has_nan)
-      beyond_ += others - below[1];
+    if (rounder_.grid.table != 0 && !rounder_.rounding.format.has_nan) beyond_ += others - below[1];
   }
   if (edge_ >= kInfinityBits) return;
   if (!apart_) {
