@@ -72,10 +72,9 @@ std::string TableLine(const std::string& name) {
   return name + ": " + std::to_string(TableFormatNamed(name)->bits) + " bits" +
          (name.starts_with("binary") ? " (IEEE P3109)" : "") + ", at most " +
          std::to_string(format.mantissa_bits) + " of mantissa" +
-         (grid.is_signed ? "" : ", no sign") + ", largest " + NineDigits(grid.largest) +
-         ", smallest normal " + NineDigits(grid.smallest_normal) + ", smallest subnormal " +
-         NineDigits(grid.smallest) + "; ties " + (grid.ties_away ? "away from zero" : "to even") +
-         "; beyond the largest: " +
+         (grid.is_signed ? "" : ", no sign") + ", values from " + NineDigits(grid.smallest) +
+         " to " + NineDigits(grid.largest) + ", normal from " + NineDigits(grid.smallest_normal) +
+         "; ties " + (grid.ties_away ? "away from zero" : "to even") + "; beyond the largest: " +
          (grid.has_inf         ? "inf"
           : grid.beyond_is_nan ? "NaN"
                                : "it saturates");
