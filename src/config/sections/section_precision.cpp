@@ -108,6 +108,23 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
   return key;
 }
 
+// What is kept between steps, and an accumulator, are no formats with a table.
+Key WithoutTables(Key key) {
+  Names words = FormatNames(true);
+  std::erase_if(words, [](const std::string& name) { return TableFormatNamed(name).has_value(); });
+  key.schemas = {WordSchema(words),
+                 MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
+  key.read = [read = std::move(key.read)](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kScalar || !TableFormatNamed(node.text))
+      return read(node, context);
+    context.problems.Add(node, context.path,
+                         "'" + node.text +
+                             "' is for stored tensors and operands alone (precision.format, roles, "
+                             "precision.operands); expected a format of {exponent, mantissa}");
+  };
+  return key;
+}
+
 namespace {
 
 // Fixed scales by tensor.

@@ -111,8 +111,9 @@ std::vector<Key> UpdateKeys(PrecisionConfig& precision);
 // A problem for each of them that the optimizer cannot have.
 void CheckUpdate(const OptimizerConfig& optimizer, const PrecisionConfig& precision,
                  const YamlNode& root, Problems& problems);
-Names TensorFormatNames();  // of formats with a sign or a zero, but for those of P3109Schema
-ValueSchema P3109Schema();  // a name of IEEE P3109
+Names TensorFormatNames();   // of formats with a sign or a zero, but for those of P3109Schema
+Key WithoutTables(Key key);  // a format's key that refuses formats with a table
+ValueSchema P3109Schema();   // a name of IEEE P3109
 YamlNode FormatNode(NumberFormat format);
 
 Names BlockFormatNames();
