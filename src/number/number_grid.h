@@ -100,7 +100,7 @@ struct NumberGrid {
   bool saturates = false;   // of a table
 };
 
-// Of a format with a table; and rounding by it (number/table_grid.h). On the host alone.
+// The grid of a format with a table, and rounding by it (number/table_grid.h). On the host alone.
 NumberGrid GridOfTable(const NumberFormat& format);
 float RoundByTable(std::uint16_t table, bool saturates, float x);
 float RoundRandomlyByTable(std::uint16_t table, bool saturates, float x, std::uint32_t random);

@@ -142,7 +142,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
         layer.is.PlaceOfBatch(rounded.laid_as.value_or(operand), shape, pass.rows);
     std::optional<OperandValues> transformed;
     if (rounded.hadamard) {
-      // Of dw along images, or pixels, else along channels, in PyTorch's order.
+      // The lines of dw run along images or pixels, others along channels, in PyTorch's order.
       const bool down = operand == Operand::kDwX || operand == Operand::kDwDy;
       const backend::Pass& drawn = down ? pass : refresh_;
       const std::vector<float> signs = rounded.hadamard.Signs(drawn.seed, drawn.draw);

@@ -209,7 +209,7 @@ const EnumNames<HadamardConfig::Signs> kSigns = {{"fixed", HadamardConfig::Signs
                                                  {"random", HadamardConfig::Signs::kRandom}};
 
 // Those that backends have (backend/hadamard.h).
-Key SizeKey(HadamardConfig& hadamard) {
+Key TransformSizeKey(HadamardConfig& hadamard) {
   static const std::array<int, 4> kSizes = {16, 32, 64, 128};
   Key key = MakeKey("size", "integer", "values of a transform, along what the product sums over");
   key.range = "16, 32, 64, 128";
@@ -259,7 +259,7 @@ Section HadamardSection(HadamardConfig& hadamard) {
                        "whose operands are transformed"),
               1, std::numeric_limits<std::size_t>::max(),
               "expected at least one product; without `hadamard` none is transformed"),
-      SizeKey(hadamard),
+      TransformSizeKey(hadamard),
       SignsKey(hadamard),
   };
   section.check = [&hadamard](const YamlNode& map, const ReadContext& context) {

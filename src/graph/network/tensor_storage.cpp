@@ -226,6 +226,13 @@ void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::
   }
 }
 
+void RefuseSumsWithoutExponents(const NumberFormat& format, const std::string& layer) {
+  if (format.table == 0 || TableGridAt(format.table).has_exponents) return;
+  throw ConfigError("precision.accumulate: layer " + layer + ": values in " + FormatName(format) +
+                    " have no exponents that an accumulator could align; round operands to a "
+                    "signed format of {exponent, mantissa}, or leave the key out");
+}
+
 void RefuseTables(const Network& network, const NetworkStorage& storage, bool has_tables) {
   const auto check = [&](const NumberFormat& format, const std::string& layer) {
     if (format.table == 0 || has_tables) return;
@@ -246,11 +253,7 @@ void RefuseTables(const Network& network, const NetworkStorage& storage, bool ha
     if (std::none_of(sums.begin(), sums.end(), [](const auto& s) { return s.has_value(); }))
       continue;
     const auto refuse = [&](const NumberFormat& format) {
-      if (format.table == 0 || TableGridAt(format.table).has_exponents) return;
-      throw ConfigError("precision.accumulate: layer " + layer + ": values in " +
-                        FormatName(format) +
-                        " have no exponents that an accumulator could align; round operands to a "
-                        "signed format of {exponent, mantissa}, or leave the key out");
+      RefuseSumsWithoutExponents(format, layer);
     };
     refuse(storage.weights[i].format);
     for (const int input : network.nodes[i].inputs)

@@ -84,6 +84,8 @@ void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::
 // Throws ConfigError, naming layer and format, where a format is rounded by a table and the backend
 // has none (`has_tables`), and where an accumulator would take such values without exponents.
 void RefuseTables(const Network& network, const NetworkStorage& storage, bool has_tables);
+// The latter alone, for what a product with an accumulator takes.
+void RefuseSumsWithoutExponents(const NumberFormat& format, const std::string& layer);
 
 // The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
 // CPUs, as far as a graph can express them.

@@ -107,8 +107,8 @@ TableFormat UE5M3() {
 
 // Whether the magnitude between `low` and `high`, the places at and after `index`, is rounded up.
 // part: where it lies between the two, 0 to 1, neither end included.
-bool RoundsUp(TableRounding rounding, double part, std::size_t index, bool negative, int bits,
-              std::uint32_t random) {
+bool IsRoundedUp(TableRounding rounding, double part, std::size_t index, bool negative, int bits,
+                 std::uint32_t random) {
   const bool even = index % 2 == 0;
   const double steps = std::ldexp(1.0, bits);
   const double drawn = static_cast<double>(random & ((1u << bits) - 1));
@@ -173,8 +173,8 @@ std::uint16_t TableFormat::CodeOf(double x, const TableModes& modes, std::uint32
   if (!beyond && magnitude > magnitudes[index]) {
     const bool last = index + 1 == magnitudes.size();
     const double low = magnitudes[index], high = last ? next : magnitudes[index + 1];
-    if (RoundsUp(rounding, (magnitude - low) / (high - low), index, negative, modes.random_bits,
-                 random)) {
+    if (IsRoundedUp(rounding, (magnitude - low) / (high - low), index, negative, modes.random_bits,
+                    random)) {
       beyond = last;
       if (!last) ++index;
     }

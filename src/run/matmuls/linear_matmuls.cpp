@@ -10,6 +10,7 @@
 #include "backend/specs.h"
 #include "error.h"
 #include "graph/graph.h"
+#include "graph/network/tensor_storage.h"
 #include "graph/rounding_styles.h"
 #include "number/random.h"
 #include "record/dumped_operands.h"
@@ -151,7 +152,12 @@ void LinearLayer::AddSums() {
   const scaling::Accumulators rules = precision_.accumulators_of(setup_.layer, /*spared=*/false);
   for (std::size_t i = 0; i < rules.size(); ++i) {
     sums_[i].rule = spec_.sums[i].rule = rules[i];
-    if (rules[i]) spec_.sums[i].counts = &sums_[i].counts;
+    if (!rules[i]) continue;
+    spec_.sums[i].counts = &sums_[i].counts;
+    for (const NumberFormat& stored : {stored_.x.format, stored_.w.format, stored_.dy.format})
+      graph::RefuseSumsWithoutExponents(stored, setup_.layer);
+    for (const backend::OperandRounding& how : spec_.operands)
+      graph::RefuseSumsWithoutExponents(how.format, setup_.layer);
   }
 }
 
