@@ -68,7 +68,7 @@ void CheckRandomBits(const PrecisionConfig& precision, const YamlNode& map,
 constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
 
 // Names of IEEE P3109, too many for a list: binary8p3se.
-constexpr char kP3109[] = "binaryKpP and se, sf, ue or uf (IEEE P3109)";
+constexpr char kP3109[] = "a name of IEEE P3109 (binary8p3se)";
 constexpr char kP3109Pattern[] = "^binary[3-8]p[1-8][su][ef]$";
 
 // Formats without a sign and without a zero are for scales, not for tensors.
