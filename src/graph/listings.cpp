@@ -93,7 +93,7 @@ class PointLister {
     using Kind = config::TensorScalingConfig::Kind;
     point.row_scaled = !rule.block && rule.format != kFp32 && rule.scaling.kind == Kind::kRow;
     point.block = rule.block;
-    if (rule.block) point.hadamard = rule.hadamard, point.random_signs = rule.random_signs;
+    if (rule.block) point.hadamard = rule.hadamard;
     return point;
   }
   // Adds an operand if it is rounded; dy carries S.

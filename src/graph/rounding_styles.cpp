@@ -102,8 +102,7 @@ backend::OperandRounding RoundingStyles::RoundingOf(const std::string& layer,
   rounding.rounds = rule.rounds;
   if (!rule.rounds) return rounding;
   rounding.format = rule.format, rounding.block = rule.block;
-  rounding.hadamard = rule.hadamard, rounding.random_signs = rule.random_signs;
-  rounding.signs_stream = StreamId("signs:" + layer);
+  rounding.hadamard = rule.hadamard;
   rounding.style = Of(layer, operand, {rule.format, Storage::kF32, false});
   rounding.style.stream = StreamId("round:" + layer + "." + of);
   rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;

@@ -234,11 +234,16 @@ TEST_SUITE("cpu") {
     };
     CHECK(refused("{format: mxfp8_e4m3}").find("precision.operands") != std::string::npos);
     CHECK(refused("{operands: mxfp4x}").find("did you mean 'mxfp4'") != std::string::npos);
-    CHECK(refused("{operands: {hadamard: {size: 32}}}").find("hadamard.size") != std::string::npos);
+    CHECK(
+        refused("{operands: {hadamard: {size: 24}}}").find("expected 16, 32, 64 or 128; got 24") !=
+        std::string::npos);
+    CHECK(refused("{operands: {hadamard: {signs: [1, -1]}}}")
+              .find("expected a list of 16 signs, each 1 or -1, as `size` says; got 2") !=
+          std::string::npos);
     CHECK(refused("{operands: {hadamard: {products: []}}}").find("at least one product") !=
           std::string::npos);
-    const std::string forward = refused("{operands: {hadamard: {products: [forward]}}}");
-    CHECK(forward.find("expected one of dw; got 'forward'") != std::string::npos);
+    const std::string forward = refused("{operands: {hadamard: {products: [y]}}}");
+    CHECK(forward.find("expected one of forward, dx, dw; got 'y'") != std::string::npos);
     CHECK(forward.find("at least one product") == std::string::npos);
     CHECK(refused("{operands: {dy: {format: {element: fp4_e2m1, scale: fp8_e4m3, rule: "
                   "four_over_six}, rounding: stochastic}}}")
