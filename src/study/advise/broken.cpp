@@ -101,7 +101,9 @@ class Broken {
   }
 
   Advice Rate(const char* sure) const {
-    const double rate = config_.optimizer.lr, usual = UsualRate(config_);
+    const double rate = config_.optimizer.lr;
+    const double momentum = IsAdam(config_) ? 0 : config_.optimizer.momentum;
+    const double usual = UsualRate(config_) * (1 - momentum);
     Advice advice{"optimizer", {{"lr", ShortNumber(std::min(rate / 10, usual))}}, Story(), sure};
     advice.reason += ": steps of lr " + ShortNumber(rate) + " are too large";
     if (rate > usual)

@@ -36,6 +36,19 @@ std::string Normalization(const RunRecord& record) {
          ", std: " + ForEachChannel(seen->first_std, record.channels) + "}";
 }
 
+// The layer that saw nothing but zeros in the first logged step: its dw was zero, and the gradient
+// that it passed on was not, so that neither dy nor w were. Null: none.
+const telemetry::TensorTotals* SawZeros(const RunRecord& record) {
+  for (const telemetry::TensorTotals& t : record.layers.tensors()) {
+    if (t.tensor != "dw") continue;
+    const TensorCourse* dw = record.course.Find(t.layer, "dw");
+    const TensorCourse* dx = record.course.Find(t.layer, "dx");
+    if (dw != nullptr && dx != nullptr && dw->first_largest == 0 && dx->first_largest > 0)
+      return &t;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<Advice> InputAdvice(const RunRecord& record) {
@@ -44,7 +57,8 @@ std::optional<Advice> InputAdvice(const RunRecord& record) {
   // The first tensor that was not finite is the input itself, before any layer computed anything.
   const bool overflows = finiteness.since() > 0 && finiteness.first().layer == "input";
   const bool vanishes = input != nullptr && input->pct_mean() >= kManyLost;
-  if (!overflows && !vanishes) return std::nullopt;
+  const telemetry::TensorTotals* zeros = input == nullptr ? SawZeros(record) : nullptr;
+  if (!overflows && !vanishes && zeros == nullptr) return std::nullopt;
   const config::PrecisionConfig& p = record.config.precision;
   const auto logged = record.formats.find({"input", "y"});
   const NumberFormat format =
@@ -55,13 +69,22 @@ std::optional<Advice> InputAdvice(const RunRecord& record) {
              " on: the input (largest magnitude " +
              ShortNumber(std::strtod(finiteness.first().value.c_str(), nullptr)) + ") leaves " +
              FormatName(format) + " before the network";
+  else if (zeros != nullptr)
+    reason = zeros->layer + ".dw is zero in the first step and " + zeros->layer +
+             ".dx is not, so that nothing but zeros reaches the layer: its input, most likely the "
+             "images, becomes zero in " +
+             FormatName(format) + " (log.statistics with y would tell)";
   else
     reason = Pct(input->pct_mean()) + " of the input's values become zero in " +
              FormatName(format) + " before the network, and nothing after it mends that";
   const std::string normalization = Normalization(record);
   if (!normalization.empty()) {
     if (normalization != "standard") reason += "; mean and deviation of the first batch";
-    return Advice{"data", {{"normalize", normalization}}, reason, "well", {"input.y"}};
+    return Advice{"data",
+                  {{"normalize", normalization}},
+                  reason,
+                  zeros == nullptr ? "well" : "fairly",
+                  {"input.y"}};
   }
   const std::optional<NumberFormat> wider = Wider(format);
   if (!wider) return std::nullopt;

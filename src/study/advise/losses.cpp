@@ -123,8 +123,9 @@ class Counts {
     for (const TensorTotals& t : record_.layers.tensors()) {
       const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
                                 : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+      if (!asked || IsHarmless(record_, t)) continue;
       // The mean over the logged steps, not the worst of them: single steps lose more now and then.
-      if (!asked || t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
+      if (t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
       if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
     }
     return worst;
@@ -194,8 +195,20 @@ class Counts {
 
 }  // namespace
 
+bool IsHarmless(const RunRecord& record, const TensorTotals& t) {
+  const auto needs =
+      std::find_if(record.needs.tensors.begin(), record.needs.tensors.end(), [&](const auto& n) {
+        return n.layer == t.layer && n.tensor == t.tensor && !n.silent();
+      });
+  return needs != record.needs.tensors.end() && t.overflow == 0 &&
+         2 * needs->binned_lost_pct >= t.pct_mean() && needs->lost_magnitude_pct <= kMaterialPct;
+}
+
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {
   const RunNeeds& needs = record.needs;
+  if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
+                   [&](const TensorNeeds& t) { return IsMaterial(t, options); }))
+    return {};
   // The same recommendation as that of `ada-train recommend`, but only the parts that fix a loss of
   // values are used.
   const Recommendation recommended =
@@ -224,16 +237,17 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   }
   const TensorNeeds* asks = worst != nullptr ? worst : moved;
   if (asks != nullptr && AnyAsksForS(needs)) {
-    if (worst == nullptr) mends.push_back(moved->name());
     if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *asks, worst == nullptr)) {
       advice->sure = sure;
+      // A scale for another format comes after the line that gives it, and mends nothing alone.
       advice->mends = mends;
       all.push_back(std::move(*advice));
     }
   }
   if (changed.empty()) return all;
-  all.push_back({"precision", FormatKeys(record.config, recommended.config),
-                 ReasonOf(needs, recommended), sure, changed});
+  all.insert(worst == nullptr ? all.begin() : all.end(),
+             {"precision", FormatKeys(record.config, recommended.config),
+              ReasonOf(needs, recommended), sure, changed});
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Operands: layers whose gradients lose much as operands, and formats that would serve all.
 #include <algorithm>
 #include <iterator>
+#include <variant>
 
 #include "config/load.h"
 #include "io/tensor_names.h"
@@ -16,6 +17,13 @@ using telemetry::TensorTotals;
 // above what the other layers lose, so that the format stays where it serves.
 constexpr double kManyLostByOperands = 20;
 constexpr double kTimesMedian = 2;
+constexpr int kFewBits = 1;  // of the mantissa
+
+const JudgedFormat* FindJudged(const std::vector<JudgedFormat>& judged, const std::string& format) {
+  const auto found = std::find_if(judged.begin(), judged.end(),
+                                  [&](const JudgedFormat& one) { return one.format == format; });
+  return found == judged.end() ? nullptr : &*found;
+}
 
 // What the middle one of the layers loses of this operand.
 double MedianLost(const RunRecord& record, const std::string& operand) {
@@ -52,6 +60,71 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
   return advice;
 }
 
+// The format with a rule whose scales cut off no value: of powers of two `floor` and `even` may
+// bring the largest value of a block beyond the element's largest one.
+std::optional<AnyFormat> WithoutCuts(const AnyFormat& format) {
+  const auto* block = std::get_if<BlockFormat>(&format);
+  if (block == nullptr || block->scale != BlockScale::kE8M0) return std::nullopt;
+  if (block->rule != BlockRule::kFloor && block->rule != BlockRule::kEven) return std::nullopt;
+  BlockFormat changed = *block;
+  changed.rule = BlockRule::kRceil;
+  return changed;
+}
+
+// The run's own formats whose rule cuts off more than the target: the same with another rule.
+std::optional<Advice> CutOff(const RecommendOptions& options, const RunRecord& record) {
+  config::Config then = record.config;
+  const JudgedFormat* worst = nullptr;
+  const auto change = [&](config::OperandsConfig& operands) {
+    bool changed = false;
+    for (std::optional<config::OperandConfig>& operand : operands.by_operand) {
+      if (!operand || !operand->format) continue;
+      const JudgedFormat* judged = FindJudged(record.operands, FormatName(*operand->format));
+      if (judged == nullptr || judged->saturated_pct <= 100 * options.underflow_target) continue;
+      const std::optional<AnyFormat> better = WithoutCuts(*operand->format);
+      if (!better) continue;
+      operand->format = better;
+      changed = true;
+      if (worst == nullptr || judged->saturated_pct > worst->saturated_pct) worst = judged;
+    }
+    return changed;
+  };
+  Keys keys;
+  if (change(then.precision.operands)) keys = OperandKeys(then, record.config);
+  bool layers = false;
+  for (config::LayerPrecisionConfig& layer : then.precision.layers)
+    layers = change(layer.operands) || layers;
+  if (layers) keys.emplace_back("layers", LayersText(then));
+  if (worst == nullptr) return std::nullopt;
+  return Advice{"precision", keys,
+                worst->saturated_by + " has " + Pct(worst->saturated_pct) +
+                    " of its values cut off by the scales of " + worst->format +
+                    "; those of rule rceil cut off none, with as many bits",
+                "well"};
+}
+
+// Gradients in elements of so few bits that rounding to nearest takes much of them to one side.
+// Stochastic rounding errs to both, and recipes of four bits have it.
+std::optional<Advice> FewBits(const RunRecord& record) {
+  const config::OperandsConfig& operands = record.config.precision.operands;
+  const std::optional<config::OperandConfig>& dy =
+      operands.by_operand[static_cast<std::size_t>(Operand::kDwDy)];
+  if (!dy || !dy->format || dy->rounding != config::RoundingKind::kNearest) return std::nullopt;
+  const auto* block = std::get_if<BlockFormat>(&*dy->format);
+  if (block == nullptr || block->element.mantissa_bits > kFewBits) return std::nullopt;
+  const JudgedFormat* judged = FindJudged(record.operands, FormatName(*block));
+  if (judged == nullptr) return std::nullopt;
+  BlockFormat wider = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
+  wider.rule = BlockRule::kRceil;
+  return Advice{"precision", OperandKeys(AnyFormat(wider), record.config),
+                judged->sqnr_by + " has an SQNR of " + Formatted("%.3g", judged->sqnr_db) +
+                    " dB in " + judged->format + ", and " + judged->lost_by + " loses " +
+                    Pct(judged->lost_pct) +
+                    ", rounded to nearest; eight bits in blocks lose next to nothing, and recipe "
+                    "nvfp4_pretraining less than this in four",
+                "fairly"};
+}
+
 // The narrowest that serves all, where the run asked about it or has another.
 std::optional<Advice> Narrow(const RunRecord& record) {
   const JudgedFormat* best = FirstServing(record.operands);
@@ -64,9 +137,10 @@ std::optional<Advice> Narrow(const RunRecord& record) {
 
 }  // namespace
 
-std::vector<Advice> OperandAdvice(const RunRecord& record) {
+std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunRecord& record) {
   std::vector<Advice> all;
-  for (std::optional<Advice> advice : {LeaveOut(record), Narrow(record)})
+  for (std::optional<Advice> advice : {FewBits(record), CutOff(options, record), LeaveOut(record),
+                                       Narrow(record)})
     if (advice) all.push_back(std::move(*advice));
   return all;
 }

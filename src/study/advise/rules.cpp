@@ -39,7 +39,7 @@ class Rules {
     if (!record_.is_broken()) Noise();
     if (!record_.is_broken()) Dead();
     if (!record_.is_broken())
-      for (Advice& advice : OperandAdvice(record_)) Add(std::move(advice));
+      for (Advice& advice : OperandAdvice(options_, record_)) Add(std::move(advice));
     if (!record_.is_broken()) Add(SumsAdvice(record_));
     // More changes at once would not tell which of them helped.
     if (all_.size() > kMost) all_.resize(kMost);
@@ -131,7 +131,7 @@ class Rules {
       const telemetry::ScaleTotals* scale = record_.layers.FindScale(t.layer, false);
       if (t.tensor != "dx" || scale == nullptr) continue;
       if (scale->last_limit != "one" && scale->last_limit != "target") continue;
-      if (t.pct_mean() <= kTimesTarget * target) continue;
+      if (t.pct_mean() <= kTimesTarget * target || IsHarmless(record_, t)) continue;
       mends.push_back(t.layer + "." + t.tensor);
       if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
     }
@@ -155,6 +155,7 @@ class Rules {
       return;
     if (loss == nullptr || config_.scaling.policy == "none" || record_.is_broken()) return;
     if (loss->pct_mean() <= kTimesTarget * 100 * options_.underflow_target) return;
+    if (IsHarmless(record_, *loss)) return;
     const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
                                     [](const TensorNeeds& t) { return t.name() == "loss.dx"; });
     if (needs == record_.needs.tensors.end() || needs->silent() || !needs->asks_for_s()) return;

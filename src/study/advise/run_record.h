@@ -112,7 +112,8 @@ std::string Pct(double value);
 // The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
 std::optional<NumberFormat> Wider(const NumberFormat& format);
 
-// A learning rate that suits most trainings with the run's optimizer.
+// A learning rate that suits most trainings with the run's optimizer. A momentum m takes each
+// gradient 1 / (1 - m) times, which networks without norms do not bear at this rate.
 double UsualRate(const config::Config& config);
 // The keys of `scaling` that give each layer a scale by its histogram, from this scale of the logit
 // gradient on. Unset: that of the run, where its policy is adaptive already, else 1.
@@ -138,9 +139,13 @@ std::optional<Advice> StateAdvice(const RunRecord& record);
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
-// Operands: those that lose much are left as they are stored; a format of log.what_if that serves
-// all of them and is narrower is offered.
-std::vector<Advice> OperandAdvice(const RunRecord& record);
+// Whether the histograms show what a tensor lost by its counts, and that it is no more than
+// kMaterialPct of its magnitude.
+bool IsHarmless(const RunRecord& record, const telemetry::TensorTotals& tensor);
+
+// Operands: those whose scales cut off values get another rule, those that lose much are left as
+// they are stored; a format of log.what_if that serves all of them and is narrower is offered.
+std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunRecord& record);
 // Sums by accumulators that overflow or are noisier than operands; nothing where all are fine.
 std::optional<Advice> SumsAdvice(const RunRecord& record);
 

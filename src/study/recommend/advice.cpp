@@ -14,6 +14,7 @@ namespace {
 constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
 constexpr int kRounds = 3;  // of formats that a prediction asks for
 constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, if possible
+constexpr double kMuchLost = 10;  // percent: what is left tells little of what the tensor needs
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
 
@@ -102,8 +103,11 @@ class Recommender {
       if (tensor.scaled_by_itself ? !lost : PowersOf(tensor).any()) return;
       // A tensor without a scale is judged at S = 1, without headroom: its values are what they
       // are.
+      // Where much of it was lost, a format that holds the rest by a hair is not wide enough.
+      const int room = tensor.lost_pct > kMuchLost ? kMargin : 0;
       return Widen(tensor, [&](const NumberFormat& format) {
-        return PowersFor(tensor, format, options_.headroom_bits).any();
+        const Powers powers = PowersFor(tensor, format, options_.headroom_bits);
+        return powers.high - powers.low >= room;
       });
     }
     if (!lost) return;

@@ -2,6 +2,7 @@
 // recommendation as YAML.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "config/load.h"
 #include "config/sections/sections.h"
@@ -151,10 +152,14 @@ Keys OperandKeys(const AnyFormat& format, const config::Config& run) {
   operands = {};
   operands.by_operand.fill(config::OperandConfig{format});
   operands.spared = spared;
+  return OperandKeys(std::move(then), run);
+}
+
+Keys OperandKeys(config::Config then, const config::Config& run) {
   Keys keys;
   if (run.precision.recipe != config::PrecisionRecipe::kNone) keys.emplace_back("recipe", "none");
   then.precision.recipe = config::PrecisionRecipe::kNone;
-  const std::string word = OperandsWord(operands);
+  const std::string word = OperandsWord(then.precision.operands);
   const config::YamlNode node = config::ToNode(then);
   keys.emplace_back("operands", !word.empty()
                                     ? word

@@ -24,6 +24,20 @@ int KeptFrom(const ExponentBins& bins, double allowed) {
   return TensorNeeds::kNothing;
 }
 
+// The share, in percent, of the sum of magnitudes that lies at or below half of the format's
+// smallest number. Values are taken as evenly spread within their bin.
+double LostMagnitudePct(const ExponentBins& bins, const NumberFormat& format, double scale) {
+  const double threshold = format.smallest_subnormal() / 2 / scale;
+  double lost = 0, all = 0;
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
+    if (bins[e] == 0) continue;
+    const double low = std::ldexp(1.0, e), magnitude = 1.5 * low * static_cast<double>(bins[e]);
+    all += magnitude;
+    lost += magnitude * std::clamp((threshold - low) / low, 0.0, 1.0);
+  }
+  return all > 0 ? 100 * lost / all : 0;
+}
+
 // Add for each step with histograms, then for each row of underflow.csv, then Finish. The order
 // matters: rows of tensors without a histogram are left out.
 class Collector {
@@ -50,6 +64,11 @@ class Collector {
         ++needs_.left_out;
         continue;
       }
+      if (const double lost = WouldLoseOf(*t.bins, t.format, t.scale).underflow_pct();
+          lost > tensor.binned_lost_pct)
+        tensor.binned_lost_pct = lost;
+      tensor.lost_magnitude_pct =
+          std::max(tensor.lost_magnitude_pct, LostMagnitudePct(*t.bins, t.format, t.scale));
       const double allowed = target_ * static_cast<double>(t.bins->nonzero());
       // The step that asks for most decides: its smallest values that must stay.
       tensor.keep = std::min(tensor.keep, KeptFrom(*t.bins, allowed));

@@ -42,7 +42,8 @@ void Add(const telemetry::BlockFigures& row, const std::string& layer, const std
   // more.
   const bool noisy =
       tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
-  if (row.lost_pct_nonzero > 100 * target || noisy || row.broken_blocks > 0)
+  // A value that was cut off is lost as well: errors of one sign add up along a sum.
+  if (row.lost_pct_nonzero + saturated > 100 * target || noisy || row.broken_blocks > 0)
     judged.failing.insert(name);
 }
 

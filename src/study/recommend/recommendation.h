@@ -57,6 +57,9 @@ struct TensorNeeds {
   // values that overflowed. Steps that left inf or NaN in the tensor are not looked at.
   double lost_pct = 0;
   std::int64_t lost_step = 0, overflow = 0;
+  // Of the steps with histograms alone, the largest shares in percent that underflowed: of its
+  // non-zero values, and of the sum of their magnitudes, which is what a product would miss.
+  double binned_lost_pct = 0, lost_magnitude_pct = 0;
   std::int64_t broken_steps = 0;  // logged steps that left inf or NaN in the tensor
 
   std::string name() const { return layer + "." + tensor; }
@@ -105,6 +108,15 @@ RunNeeds CollectNeeds(const std::string& folder, const FormatHistory& formats,
 // predicted are no whole numbers.
 inline bool MeetsTarget(double lost_pct, double overflow, const RecommendOptions& options) {
   return lost_pct <= 100 * options.underflow_target && overflow < 0.5;
+}
+
+// Says whether what a tensor lost asks for a change: it overflowed, or it misses the target and
+// what underflowed adds up to more than kMaterialPct of its magnitude. Many values that are small
+// beside the others change no product.
+constexpr double kMaterialPct = 0.1;
+inline bool IsMaterial(const TensorNeeds& t, const RecommendOptions& options) {
+  return !MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options) &&
+         (t.overflow > 0 || t.lost_magnitude_pct > kMaterialPct);
 }
 
 // What a choice would have lost of one tensor, over all steps with histograms.
@@ -156,6 +168,8 @@ Keys ScalingKeys(const config::Config& config, const config::Config& run);
 // The keys of `precision` that round all operands to nearest in one format, without a recipe or a
 // transform; layers that were spared stay spared. Empty where all have this format already.
 Keys OperandKeys(const AnyFormat& format, const config::Config& run);
+// The keys that make of the run's `operands` those of `then`, whose recipe they replace.
+Keys OperandKeys(config::Config then, const config::Config& run);
 
 // The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
 // other formats where no scale can help. What it would have lost is read from the same histograms.
@@ -206,7 +220,8 @@ void PrintSums(const std::string& folder, std::ostream& out);
 
 // A block-scaled format on all operands that were seen with it: of log.what_if, or the run's own.
 // It serves as a whole or not: an operand that fails at one step fails. One serves that loses no
-// more than the target and, of a gradient, whose noise stays below 1 / sqrt(3) of it.
+// more than the target, cut off values among them, and, of a gradient, whose noise stays below 1 /
+// sqrt(3) of it.
 struct JudgedFormat {
   std::string format;
   double bits = 0;  // of a value with its part of the block's scale
