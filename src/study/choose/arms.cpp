@@ -26,13 +26,13 @@ bool IsFragment(const std::string& word) {
   return word.find('/') != std::string::npos && std::filesystem::is_regular_file(word, error);
 }
 
-std::string UnknownArm(const std::string& word) {
+std::string UnknownArm(const std::string& option, const std::string& word) {
   std::vector<std::string> known;
   for (const NamedFormat& format : NamedFormats()) known.emplace_back(format.name);
   for (const NamedBlockFormat& format : NamedBlockFormats()) known.emplace_back(format.name);
   for (const config::RecipeLine& recipe : config::Recipes()) known.push_back(recipe.name);
   const std::string nearest = NearestName(word, known);
-  return "--formats " + word +
+  return option + " " + word +
          ": expected a format (`ada-train formats`), a recipe (`ada-train recipes`), either with "
          "+POLICY, or a file of keys (.yaml)" +
          (nearest.empty() ? "" : "; did you mean " + nearest + "?");
@@ -40,16 +40,16 @@ std::string UnknownArm(const std::string& word) {
 
 // Returns the section `precision` of a format or recipe. Products of block-scaled operands are
 // stored in bf16, as recipes have it.
-std::string PrecisionOf(const std::string& word) {
+std::string PrecisionOf(const std::string& option, const std::string& word) {
   if (IsRecipe(word)) return "{recipe: " + word + "}";
   try {
-    const AnyFormat format = config::ReadTensorFormat("--formats", word);
+    const AnyFormat format = config::ReadTensorFormat(option, word);
     if (std::holds_alternative<BlockFormat>(format))
       return "{format: bf16, operands: " + word + "}";
     return "{format: " + word + "}";
   } catch (const ConfigError&) {
     if (word.find('{') != std::string::npos) throw;
-    throw ConfigError(UnknownArm(word));
+    throw ConfigError(UnknownArm(option, word));
   }
 }
 
@@ -69,22 +69,22 @@ std::string ScalingOf(const std::string& policy) {
 
 Arm ReadArm(const std::string& word) {
   Arm arm;
-  if (IsFragment(word)) {
-    arm.name = std::filesystem::path(word).stem().string();
-    arm.keys = config::OverridesFrom(word);
-  } else {
-    // A policy has no brace, so a plus within one belongs to the format.
-    const std::size_t plus = word.rfind('+');
-    const bool has_policy = plus != std::string::npos && word.find('}', plus) == std::string::npos;
-    arm.name = word;
-    arm.keys.emplace_back("precision", PrecisionOf(has_policy ? word.substr(0, plus) : word));
-    arm.keys.emplace_back("scaling", ScalingOf(has_policy ? word.substr(plus + 1) : ""));
-  }
+  arm.name = IsFragment(word) ? std::filesystem::path(word).stem().string() : word;
+  arm.keys = KeysOfArm("--formats", word);
   arm.folder = FolderWord(arm.name);
   return arm;
 }
 
 }  // namespace
+
+config::Overrides KeysOfArm(const std::string& option, const std::string& word) {
+  if (IsFragment(word)) return config::OverridesFrom(word);
+  // A policy has no brace, so a plus within one belongs to the format.
+  const std::size_t plus = word.rfind('+');
+  const bool has_policy = plus != std::string::npos && word.find('}', plus) == std::string::npos;
+  return {{"precision", PrecisionOf(option, has_policy ? word.substr(0, plus) : word)},
+          {"scaling", ScalingOf(has_policy ? word.substr(plus + 1) : "")}};
+}
 
 std::vector<Arm> ReadArms(const ChooseOptions& options) {
   std::vector<Arm> arms = {ReadArm(options.baseline)};
