@@ -55,6 +55,8 @@ Commands AddRunCommands(CLI::App& app);
 Commands AddBlameCommands(CLI::App& app);
 // choose, ablate: trainings in several formats.
 Commands AddChooseCommands(CLI::App& app);
+// mismatch: predictions under two precisions.
+Commands AddMismatchCommands(CLI::App& app);
 // models, policies, formats, recipes, datasets, schema.
 Commands AddListCommands(CLI::App& app);
 // configs, fetch: what comes with the program.

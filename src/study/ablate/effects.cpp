@@ -23,6 +23,8 @@ class EffectFinder {
       : ablation_(ablation), measured_(measured) {}
 
   Effects Run() {
+    effects_.recipe_noise = measured_.arms[ablation_.recipe].noise;
+    effects_.noise = std::fmax(measured_.noise(), effects_.recipe_noise);
     const std::vector<double>& recipe = Minus(ablation_.recipe);
     effects_.recipe = Of({{1, &recipe}}, 1);
     effects_.recipe_trouble = measured_.arms[ablation_.recipe].trouble;
@@ -81,7 +83,7 @@ class EffectFinder {
     const bool is_zero = std::all_of(difference.by_seed.begin(), difference.by_seed.end(),
                                      [](double value) { return value == 0; });
     difference.distance = DistanceOf(difference.mean, difference.deviation, seeds,
-                                     noise_factor * measured_.noise, measured_.twins.size());
+                                     noise_factor * effects_.noise, measured_.twins().size());
     if (is_zero) difference.distance.t = 0;
     if (std::isfinite(difference.mean) && difference.distance.well())
       difference.sure = seeds >= kSeedsForWell ? "well" : "fairly";
@@ -119,6 +121,24 @@ class EffectFinder {
     return text;
   }
 
+  // Which ingredients do not add up: pairs, or where none is known each with all others.
+  std::string Beyond() const {
+    std::vector<std::pair<double, std::string>> found;
+    for (const PairEffect& pair : effects_.pairs)
+      if (IsSure(pair.beyond)) found.emplace_back(pair.beyond.mean, pair.one + " with " + pair.other);
+    if (found.empty())
+      for (const Effect& effect : effects_.of)
+        if (IsSure(effect.together))
+          found.emplace_back(effect.together.mean, effect.ingredient.name + " with the others");
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return std::fabs(a.first) > std::fabs(b.first);
+    });
+    std::string text;
+    for (std::size_t i = 0; i < std::min(found.size(), kMostNamed); ++i)
+      text += (i == 0 ? "" : ", ") + found[i].second + Formatted(" (%+.2g)", found[i].first);
+    return text;
+  }
+
   std::string Sentence() const {
     const ArmResult& plain = measured_.arms.front();
     if (!plain.trouble.empty())
@@ -143,17 +163,8 @@ class EffectFinder {
           Sort{"what helps: ", {"helps"}}, Sort{"no effect is seen of ", {"useless", "free"}}})
       if (const std::string names = List(sort.says); !names.empty())
         text += std::string("; ") + sort.words + names;
-    std::string beyond;
-    for (const PairEffect& pair : effects_.pairs)
-      if (IsSure(pair.beyond))
-        beyond += (beyond.empty() ? "" : ", ") + pair.one + " with " + pair.other +
-                  Formatted(" (%+.2g)", pair.beyond.mean);
-    if (beyond.empty())
-      for (const Effect& effect : effects_.of)
-        if (IsSure(effect.together))
-          beyond += (beyond.empty() ? "" : ", ") + effect.ingredient.name + " with the others" +
-                    Formatted(" (%+.2g)", effect.together.mean);
-    if (!beyond.empty()) text += "; more or less together than alone: " + beyond;
+    if (const std::string beyond = Beyond(); !beyond.empty())
+      text += "; more (+) or less (-) together than alone: " + beyond;
     return text + ".";
   }
 

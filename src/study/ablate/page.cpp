@@ -16,14 +16,14 @@ constexpr char kAlone[] = "#56b4e9", kLeftOut[] = "#d55e00";
 // Values beyond a few times what the recipe costs end at the edge: one that fails has none.
 class Bars {
  public:
-  Bars(const Effects& effects, const Measured& measured) : effects_(effects) {
+  explicit Bars(const Effects& effects) : effects_(effects) {
     std::vector<double> sizes = {std::fabs(effects.recipe.mean)};
     for (const Effect& effect : effects.of)
       for (const Difference* one : {&effect.alone, &effect.left_out})
         sizes.push_back(std::fabs(one->mean));
     for (const double size : sizes)
       if (std::isfinite(size)) most_ = std::max(most_, size);
-    noise_ = std::isfinite(measured.noise) ? 2 * measured.noise : 0;
+    noise_ = std::isfinite(effects.noise) ? 2 * effects.noise : 0;
     most_ = std::max({most_, noise_, 1e-12});
   }
 
@@ -68,6 +68,14 @@ class Bars {
   double most_ = 0, noise_ = 0;
 };
 
+std::string Texts(const Effects& effects) {
+  std::string rows;
+  for (const Effect& effect : effects.of)
+    rows += "<tr><td>" + Html(effect.ingredient.name) + "</td><td>" +
+            Html(effect.ingredient.text) + "</td></tr>\n";
+  return "<table>" + rows + "</table>\n";
+}
+
 }  // namespace
 
 std::string AblationPage(const Effects& effects, const Measured& measured, const ArmPlan& plan) {
@@ -79,7 +87,7 @@ std::string AblationPage(const Effects& effects, const Measured& measured, const
          " (of a remedy: over the recipe without remedies); <span style=\"color:" + kLeftOut +
          "\">&#9632;</span> the recipe over the recipe without it. " +
          Html(StepsText(measured, plan)) + ". The gray band is twice what chance changes.</p>\n" +
-         Bars(effects, measured).Svg() + "<p>" + Html(NoiseText(measured)) + ".</p>\n" + kPageEnd;
+         Bars(effects).Svg() + Texts(effects) + kPageEnd;
 }
 
 }  // namespace ada::study

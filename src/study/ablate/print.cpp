@@ -17,6 +17,7 @@ namespace {
 std::string DifferenceText(const Difference& difference, const std::string& trouble) {
   if (!trouble.empty()) return "fails";
   if (!std::isfinite(difference.mean)) return "-";
+  if (difference.mean == 0) return "0  ";
   return Formatted("%+.3g", difference.mean) + (difference.sure[0] == 'n' ? " ?" : "  ");
 }
 
@@ -45,20 +46,21 @@ void PrintAblation(const Effects& effects, const Measured& measured, const ArmPl
                    ", of a remedy over the recipe without remedies; left out: the recipe over the "
                    "recipe without it; beyond: the second minus the first",
                2, out);
-  TextTable table({"ingredient", "alone", "left out", "sd", "beyond", "says", "what"});
+  TextTable table({"ingredient", "alone", "left out", "sd", "beyond", "says"});
   table.LastToTheLeft();
   for (const Effect& effect : effects.of)
     table.Row(
         {effect.ingredient.name, DifferenceText(effect.alone, effect.alone_trouble),
          DifferenceText(effect.left_out, effect.left_out_trouble),
          std::isnan(effect.left_out.deviation) ? "-" : Formatted("%.2g", effect.left_out.deviation),
-         DifferenceText(effect.together, ""), effect.says, effect.ingredient.text});
+         DifferenceText(effect.together, ""), effect.says});
   table.Row(
       {"all", DifferenceText(effects.recipe, effects.recipe_trouble), "",
-       std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "",
-       "", "the recipe over " + plain});
+       std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "", "the recipe over " + plain});
   table.Print(out);
-  PrintWrapped(NoiseText(measured), 2, out);
+  PrintWrapped(
+      NoiseText(measured) + Formatted("; of the recipe's twins: %.2g", effects.recipe_noise), 2,
+      out);
   for (const PairEffect& pair : effects.pairs)
     if (pair.beyond.sure[0] != 'n')
       PrintWrapped(Visible(pair.one + " and " + pair.other) + " together: " +
@@ -76,6 +78,7 @@ void PrintAblation(const Effects& effects, const Measured& measured, const ArmPl
 void PrintAblationJson(const Effects& effects, const Measured& measured, const ArmPlan& plan,
                        std::ostream& out) {
   OrderedJson json = ArmsJson(measured, plan);
+  json["recipe_noise"] = effects.recipe_noise;
   json["recipe"] = DifferenceJson(effects.recipe);
   json["ingredients"] = OrderedJson::array();
   for (const Effect& effect : effects.of) {

@@ -27,7 +27,7 @@ struct Arm {
 // What may stand in the name of a folder; all else becomes a dash.
 std::string FolderWord(const std::string& text);
 
-// One training: of an arm under a seed, or a twin of the baseline, whose first weights are moved by
+// One training: of an arm under a seed, or a twin of such a training, whose first weights are moved by
 // less than 16 bits can tell.
 struct Training {
   std::size_t arm = 0, seed = 0;   // indices
@@ -53,6 +53,7 @@ struct ArmsQuestion {
   std::string folder;   // of all runs where none is named: FOLDER/NAME
   std::vector<Arm> arms;
   const ArmsOptions& options;
+  std::vector<std::size_t> twinned = {0};  // arms that have twins
 };
 // Reads and checks the configuration of each training before any begins, and writes those files.
 // Throws ConfigError, with the arm's name, where one cannot be trained, and where the folder holds
@@ -80,6 +81,8 @@ struct ArmResult {
   std::vector<std::string> advice;                    // what `advise` says of its first run
   std::string trouble;                                // why it does not train; empty: it does
   std::vector<double> by_step;  // loss minus the baseline's, the mean over seeds
+  std::vector<double> twins;    // of an arm that has them: loss of each minus its original's
+  double noise = NAN;           // their root mean square
 };
 // A row of trainings.
 struct TrainingResult {
@@ -93,9 +96,10 @@ struct TrainingResult {
 struct Measured {
   std::vector<ArmResult> arms;  // the baseline first
   std::vector<TrainingResult> trainings;
-  std::vector<double> twins;  // loss of each twin minus that of its original
-  double noise = 0;           // their root mean square
   std::int64_t window = 0;    // last steps over which a loss is a mean
+  // By how much chance alone moves a loss: of the baseline's twins.
+  double noise() const { return arms.front().noise; }
+  const std::vector<double>& twins() const { return arms.front().twins; }
 };
 // Reads the folders of the trainings. Throws DataError where one is not as it should be.
 Measured Measure(const ArmPlan& plan);

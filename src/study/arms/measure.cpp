@@ -140,7 +140,6 @@ Measured Measure(const ArmPlan& plan) {
     arm.bits = plan.bits[a];
     arm.by_step.assign(static_cast<std::size_t>(plan.steps), 0);
   }
-  double twin_squares = 0;
   for (std::size_t i = 0; i < plan.trainings.size(); ++i) {
     const Training& training = plan.trainings[i];
     const Read& read = all[i];
@@ -156,8 +155,8 @@ Measured Measure(const ArmPlan& plan) {
     row.held_out = read.held_out, row.held_out_minus = read.held_out - baseline.held_out;
     row.bits = arm.bits;
     if (training.twin > 0) {
-      results.twins.push_back(row.minus);
-      twin_squares += row.minus * row.minus;
+      const Read& original = all[training.seed * plan.arms.size() + training.arm];
+      arm.twins.push_back(EndMinus(read.losses, original.losses, results.window));
       continue;
     }
     arm.minus.push_back(row.minus);
@@ -171,7 +170,6 @@ Measured Measure(const ArmPlan& plan) {
     row.lost_tensor = arm.lost_tensor;
     row.lost_pct = arm.lost_pct;
   }
-  results.noise = std::sqrt(twin_squares / static_cast<double>(results.twins.size()));
   for (std::size_t a = 0; a < results.arms.size(); ++a) {
     ArmResult& arm = results.arms[a];
     std::vector<double> losses, held_out;
@@ -183,6 +181,9 @@ Measured Measure(const ArmPlan& plan) {
     arm.loss = MeanOf(losses);
     arm.mean = MeanOf(arm.minus);
     arm.deviation = DeviationOf(arm.minus);
+    double squares = 0;
+    for (const double twin : arm.twins) squares += twin * twin;
+    if (!arm.twins.empty()) arm.noise = std::sqrt(squares / static_cast<double>(arm.twins.size()));
     arm.held_out = MeanOf(held_out);
   }
   return results;

@@ -46,8 +46,8 @@ std::string StepsText(const Measured& measured, const ArmPlan& plan) {
 
 std::string NoiseText(const Measured& measured) {
   const std::string noise =
-      std::isfinite(measured.noise) ? Formatted("%.2g", measured.noise) : "what is not known";
-  return "chance alone moves the loss by " + noise + " (" + std::to_string(measured.twins.size()) +
+      std::isfinite(measured.noise()) ? Formatted("%.2g", measured.noise()) : "what is not known";
+  return "chance alone moves the loss by " + noise + " (" + std::to_string(measured.twins().size()) +
          " twins of " + Visible(measured.arms.front().name) +
          " whose first weights differ by less than bf16 can tell)";
 }
@@ -59,8 +59,8 @@ OrderedJson ArmsJson(const Measured& measured, const ArmPlan& plan) {
   json["configured_steps"] = plan.full_steps;
   json["seeds"] = plan.seeds;
   json["loss_over_last_steps"] = measured.window;
-  json["noise"] = measured.noise;
-  json["twins_minus_original"] = measured.twins;
+  json["noise"] = measured.noise();
+  json["twins_minus_original"] = measured.twins();
   json["baseline"] = measured.arms.front().name;
   json["arms"] = OrderedJson::array();
   for (const ArmResult& arm : measured.arms)

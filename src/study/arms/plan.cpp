@@ -69,7 +69,8 @@ class Planner {
     for (int i = 0; i < options_.seeds; ++i)
       plan_.seeds.push_back(base.seed + static_cast<std::uint64_t>(i));
     const std::uint64_t twins = std::max<std::uint64_t>(kFewestTwins, plan_.seeds.size());
-    const std::size_t all = plan_.arms.size() * plan_.seeds.size() + twins;
+    const std::size_t all =
+        plan_.arms.size() * plan_.seeds.size() + question_.twinned.size() * twins;
     const int cores = UsableCores();
     // Trainings on a GPU take turns: each would have its memory for itself.
     const bool on_gpu = base.device.kind == config::DeviceKind::kCuda;
@@ -79,8 +80,9 @@ class Planner {
     // Seed by seed, so that a table of the first seed is there early.
     for (std::size_t seed = 0; seed < plan_.seeds.size(); ++seed)
       for (std::size_t arm = 0; arm < plan_.arms.size(); ++arm) Add(arm, seed, 0);
-    for (std::uint64_t twin = 1; twin <= twins; ++twin)
-      Add(0, (twin - 1) % plan_.seeds.size(), twin);
+    for (const std::size_t arm : question_.twinned)
+      for (std::uint64_t twin = 1; twin <= twins; ++twin)
+        Add(arm, (twin - 1) % plan_.seeds.size(), twin);
     for (std::size_t arm = 0; arm < plan_.arms.size(); ++arm)
       plan_.bits.push_back(OperandBits(Complete(plan_.trainings[arm].config), image_));
   }
@@ -178,7 +180,7 @@ ArmPlan PlanTrainings(const ArmsQuestion& question, telemetry::Log& log) {
     log.SetStatus(plan.command + ": weights of twin " + std::to_string(training.twin));
     config::Config config = planner.Complete(training.config);
     config.model.init.weights =
-        plan.trainings[training.seed * plan.arms.size()].config.model.init.weights;
+        plan.trainings[training.seed * plan.arms.size() + training.arm].config.model.init.weights;
     run::WriteTwinStart(config, planner.image(), training.twin, kBf16,
                         training.config.model.init.weights);
   }

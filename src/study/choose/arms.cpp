@@ -26,13 +26,13 @@ bool IsFragment(const std::string& word) {
   return word.find('/') != std::string::npos && std::filesystem::is_regular_file(word, error);
 }
 
-std::string UnknownArm(const std::string& word) {
+std::string UnknownArm(const std::string& option, const std::string& word) {
   std::vector<std::string> known;
   for (const NamedFormat& format : NamedFormats()) known.emplace_back(format.name);
   for (const NamedBlockFormat& format : NamedBlockFormats()) known.emplace_back(format.name);
   for (const config::RecipeLine& recipe : config::Recipes()) known.push_back(recipe.name);
   const std::string nearest = NearestName(word, known);
-  return "--formats " + word +
+  return option + " " + word +
          ": expected a format (`ada-train formats`), a recipe (`ada-train recipes`), either with "
          "+POLICY or +STATE, or a file of keys (.yaml)" +
          (nearest.empty() ? "" : "; did you mean " + nearest + "?");
@@ -40,17 +40,18 @@ std::string UnknownArm(const std::string& word) {
 
 // Returns the section `precision` of a format or recipe. Products of block-scaled operands are
 // stored in bf16, as recipes have it.
-std::string PrecisionOf(const std::string& word, const std::string& layout) {
+std::string PrecisionOf(const std::string& option, const std::string& word,
+                        const std::string& layout) {
   const std::string state = layout.empty() ? "" : ", optimizer_state: " + layout;
   if (IsRecipe(word)) return "{recipe: " + word + state + "}";
   try {
-    const AnyFormat format = config::ReadTensorFormat("--formats", word);
+    const AnyFormat format = config::ReadTensorFormat(option, word);
     if (std::holds_alternative<BlockFormat>(format))
       return "{format: bf16, operands: " + word + state + "}";
     return "{format: " + word + state + "}";
   } catch (const ConfigError&) {
     if (word.find('{') != std::string::npos) throw;
-    throw ConfigError(UnknownArm(word));
+    throw ConfigError(UnknownArm(option, word));
   }
 }
 
@@ -87,29 +88,28 @@ std::vector<std::string> WordsOf(const std::string& word) {
 
 Arm ReadArm(const std::string& word) {
   Arm arm;
-  if (IsFragment(word)) {
-    arm.name = std::filesystem::path(word).stem().string();
-    arm.keys = config::OverridesFrom(word);
-  } else {
-    const std::vector<std::string> words = WordsOf(word);
-    std::string policy, layout;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      std::string& field = Contains(config::StateLayouts(), words[i]) ? layout : policy;
-      if (!field.empty())
-        throw ConfigError("--formats " + word + ": expected one policy and one layout of states; " +
-                          field + " and " + words[i] + " exclude each other");
-      if (words[i].empty()) throw ConfigError("--formats " + word + ": nothing follows the +");
-      field = words[i];
-    }
-    arm.name = word;
-    arm.keys.emplace_back("precision", PrecisionOf(words[0], layout));
-    arm.keys.emplace_back("scaling", ScalingOf(policy));
-  }
+  arm.name = IsFragment(word) ? std::filesystem::path(word).stem().string() : word;
+  arm.keys = KeysOfArm("--formats", word);
   arm.folder = FolderWord(arm.name);
   return arm;
 }
 
 }  // namespace
+
+config::Overrides KeysOfArm(const std::string& option, const std::string& word) {
+  if (IsFragment(word)) return config::OverridesFrom(word);
+  const std::vector<std::string> words = WordsOf(word);
+  std::string policy, layout;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::string& field = Contains(config::StateLayouts(), words[i]) ? layout : policy;
+    if (!field.empty())
+      throw ConfigError(option + " " + word + ": expected one policy and one layout of states; " +
+                        field + " and " + words[i] + " exclude each other");
+    if (words[i].empty()) throw ConfigError(option + " " + word + ": nothing follows the +");
+    field = words[i];
+  }
+  return {{"precision", PrecisionOf(option, words[0], layout)}, {"scaling", ScalingOf(policy)}};
+}
 
 std::vector<Arm> ReadArms(const ChooseOptions& options) {
   std::vector<Arm> arms = {ReadArm(options.baseline)};

@@ -57,7 +57,7 @@ class Curves {
       for (std::size_t i = curves_.back().size() / 4; i < curves_.back().size(); ++i)
         ends.push_back(curves_.back()[i].second);
     }
-    if (std::isfinite(results.noise)) noise_ = results.noise;
+    if (std::isfinite(results.noise())) noise_ = results.noise();
     low_ = -2 * noise_, high_ = 2 * noise_;
     for (const double end : ends) low_ = std::min(low_, end), high_ = std::max(high_, end);
     const double margin = high_ > low_ ? 0.08 * (high_ - low_) : 1e-6;
@@ -198,9 +198,9 @@ std::string ChoicePage(const Measured& results, const ArmPlan& plan, const Verdi
           " steps. Bits are those of an operand's value in a matmul.</p>\n";
   html += "<h2>Loss minus that of " + baseline + ", by step</h2>\n" + Curves(results, plan).Svg();
   const std::string noise =
-      std::isfinite(results.noise) ? Formatted("%.2g", results.noise) : "unknown";
+      std::isfinite(results.noise()) ? Formatted("%.2g", results.noise()) : "unknown";
   html += "<p>The gray band is twice what chance alone changes, " + noise + " (" +
-          std::to_string(results.twins.size()) + " twins of " + baseline + ").</p>\n";
+          std::to_string(results.twins().size()) + " twins of " + baseline + ").</p>\n";
   html += "<h2>What lost most</h2>\n" + WorstBars(results);
   return html + kPageEnd;
 }

@@ -59,12 +59,12 @@ class Chooser {
   }
 
   Distance FromBudget(const ArmResult& arm) const {
-    return DistanceOf(arm.mean - budget_, arm.deviation, arm.minus.size(), results_.noise,
-                      results_.twins.size());
+    return DistanceOf(arm.mean - budget_, arm.deviation, arm.minus.size(), results_.noise(),
+                      results_.twins().size());
   }
   std::string BudgetText() const { return Formatted("the budget of %.3g %%", 100 * share_); }
   bool IsNoise(const ArmResult& arm) const {
-    return std::fabs(arm.mean) <= kNoiseTimes * results_.noise;
+    return std::fabs(arm.mean) <= kNoiseTimes * results_.noise();
   }
 
   // Arms with fewer bits that were not taken, the nearest first.
