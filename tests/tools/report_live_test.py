@@ -55,7 +55,7 @@ def chromium(address, folder):
     return subprocess.run(
         [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
          f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=30000", "--dump-dom",
-         address], capture_output=True, text=True, check=True, timeout=300).stdout
+         address], capture_output=True, text=True, check=True, timeout=900).stdout
 
 
 class PageTest(unittest.TestCase):
@@ -185,7 +185,7 @@ class ServeTest(unittest.TestCase):
                                            cls.address).groups()
 
     def ask(self, path, method="GET", body=None, **headers):
-        link = http.client.HTTPConnection("127.0.0.1", int(self.port), timeout=120)
+        link = http.client.HTTPConnection("127.0.0.1", int(self.port), timeout=600)
         link.request(method, path, body, headers)
         answer = link.getresponse()
         data = answer.read()
@@ -227,7 +227,7 @@ class ServeTest(unittest.TestCase):
         self.assertEqual((again.status, text), (304, ""))
         with open(self.run_folder / "steps.csv", "a", encoding="utf-8") as file:
             file.write("31,1,0.25,0.5,0.1,32768,0,0,1\n77,1,0.125,0.5,0.1,327")  # a torn line
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             answer, text = self.ask(f"/{self.token}/content", **{"If-None-Match": tag})
             if answer.status == 200:
