@@ -103,8 +103,8 @@ def fail(status, message):
 
 
 def read(options):
-    """(the runs, the page's title, its sections)."""
-    from ada_train.report import groups, sections, selection, style, verdict
+    """(the runs, the page's title)."""
+    from ada_train.report import groups, selection, verdict
     folders = groups.expand(options.runs)
     if options.predictions and len(options.predictions) != len(folders):
         fail(2, f"--predictions names {len(options.predictions)} folders for {len(folders)} runs; "
@@ -113,21 +113,24 @@ def read(options):
     if options.baseline and verdict.baseline(chosen.runs, options.baseline) is None:
         fail(2, f"--baseline {options.baseline}: no such run; choose from "
              + ", ".join(run.name for run in chosen.runs))
-    title = options.title or "Report: " + groups.title(chosen.runs)
-    with style.look():
-        return chosen, title, sections.all_sections(chosen, options.tensor, options.predictions,
-                                                    options.baseline)
+    return chosen, options.title or "Report: " + groups.title(chosen.runs)
+
+
+def sections_of(chosen, options):
+    from ada_train.report import sections
+    return sections.all_sections(chosen, options.tensor, options.predictions, options.baseline)
 
 
 def write(options):
     from ada_train.report import live, page, style
     if not options.static:
         live.library()  # before anything is read or made
-    chosen, title, parts = read(options)
+    chosen, title = read(options)
     os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
     if options.png:
         os.makedirs(options.png, exist_ok=True)
     with style.look():
+        parts = sections_of(chosen, options)
         text = (page.page(title, chosen.drawn, parts, options.png) if options.static else
                 live.whole(title, chosen, parts, options.tensor, options.png))
     put(options.output, text)
@@ -137,12 +140,12 @@ def serve(options):
     """Shows the page until Ctrl-C."""
     from ada_train.report import groups, live, style
     from ada_train.report.serve import Server
-    chosen, title, _ = read(options)
+    chosen, title = read(options)
 
     def make():
-        chosen, title, parts = read(options)
+        chosen, title = read(options)
         with style.look():
-            return live.content(title, chosen, parts, options.tensor)
+            return live.content(title, chosen, sections_of(chosen, options), options.tensor)
     try:
         server = Server(options.serve, title, [run.label for run in chosen.drawn], make,
                         groups.expand(options.runs))
@@ -203,6 +206,8 @@ def main():
     from ada_train.report.load import Unreadable
     try:
         write(options) if options.serve is None else serve(options)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except MissingLibrary as error:
         fail(1, str(error))
     except Unreadable as error:

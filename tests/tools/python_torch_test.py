@@ -370,8 +370,8 @@ class RecordTest(head.Scratch):
             self.assertIn("reads such runs and does not train them", result.stderr)
         self.assertEqual({path: path.read_bytes() for path in pathlib.Path(a).iterdir()}, before)
         page = subprocess.run([sys.executable, str(head.ROOT / "tools" / "report.py"), a, b, "-o",
-                               str(self.folder / "page.html")], capture_output=True, text=True,
-                              check=False)
+                               str(self.folder / "page.html"), "--static"], capture_output=True,
+                              text=True, check=False)
         self.assertIn(page.returncode, (0, 1), page.stderr)  # 1: no matplotlib here
 
 

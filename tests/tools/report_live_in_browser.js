@@ -1,6 +1,6 @@
 // Works the bar of a page of tools/report.py as a reader would, in the width that its address asks
 // for (#400), and tells the frame around it what the pictures then show.
-const plot = name => document.querySelector(`.plot[data-picture="${name}"]`);
+const plot = name => document.querySelector(`.picture[data-picture="${name}"]`);
 const traces = (name, kind) => plot(name).data.filter(trace => trace.type === kind);
 const names = name => traces(name, "heatmap")[0].text.map(row => row.find(
   text => text !== "no value").split(",")[0]);
@@ -15,7 +15,7 @@ function set(id, value, event) {
 }
 
 function again() {
-  for (const box of document.querySelectorAll(".plot")) box.dataset.stale = "";
+  for (const box of document.querySelectorAll(".picture")) box.dataset.stale = "";
   drawAll();
 }
 
@@ -25,7 +25,7 @@ const jumps = y => y.slice(1).reduce((sum, value, i) => sum + Math.abs(value - y
 async function looked() {
   while (document.body.dataset.ready !== "yes") await new Promise(done => setTimeout(done, 50));
   again();
-  const boxes = [...document.querySelectorAll(".plot")];
+  const boxes = [...document.querySelectorAll(".picture")];
   const found = {
     asked: Number(location.hash.slice(1)), width: innerWidth,
     trouble: document.getElementById("trouble").textContent,

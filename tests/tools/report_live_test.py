@@ -55,7 +55,7 @@ def chromium(address, folder):
     return subprocess.run(
         [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
          f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=30000", "--dump-dom",
-         address], capture_output=True, text=True, check=True, timeout=300).stdout
+         address], capture_output=True, text=True, check=True, timeout=900).stdout
 
 
 class PageTest(unittest.TestCase):
@@ -169,20 +169,23 @@ class PageTest(unittest.TestCase):
 
 
 class ServeTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.run_folder = make_run(self.folder / "run", "goes_on", drop=("summary.json",))
-        self.process = subprocess.Popen([str(TOOLS / "report.py"), self.run_folder, "--serve"],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.process.communicate)
-        self.addCleanup(self.process.kill)
-        self.address = self.process.stdout.readline().strip()
-        self.port, self.token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{16,})/",
-                                             self.address).groups()
+    """One server for all of them; the last one ends it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.run_folder = make_run(cls.folder / "run", "goes_on", drop=("summary.json",))
+        cls.process = subprocess.Popen([str(TOOLS / "report.py"), cls.run_folder, "--serve"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        cls.addClassCleanup(cls.process.communicate)
+        cls.addClassCleanup(cls.process.kill)
+        cls.address = cls.process.stdout.readline().strip()
+        cls.port, cls.token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{16,})/",
+                                           cls.address).groups()
 
     def ask(self, path, method="GET", body=None, **headers):
-        link = http.client.HTTPConnection("127.0.0.1", int(self.port), timeout=120)
+        link = http.client.HTTPConnection("127.0.0.1", int(self.port), timeout=600)
         link.request(method, path, body, headers)
         answer = link.getresponse()
         data = answer.read()
@@ -191,7 +194,7 @@ class ServeTest(unittest.TestCase):
             data = gzip.decompress(data)
         return answer, data.decode("utf-8", "replace")
 
-    def test_it_answers_its_own_names_to_who_has_the_token(self):
+    def test_1_it_answers_its_own_names_to_who_has_the_token(self):
         secret = "the secret of the user"
         (self.folder / "secret.txt").write_text(secret)
         mine = f"/{self.token}/"
@@ -215,7 +218,7 @@ class ServeTest(unittest.TestCase):
                 self.assertEqual((answer.status, answer.getheader("Allow")), (405, "GET"))
         self.assertEqual(self.ask(mine, Host="a.stranger")[0].status, 403)
 
-    def test_the_content_follows_the_files(self):
+    def test_2_the_content_follows_the_files(self):
         answer, text = self.ask(f"/{self.token}/content")
         tag = answer.getheader("ETag")
         self.assertEqual(answer.status, 200)
@@ -224,7 +227,7 @@ class ServeTest(unittest.TestCase):
         self.assertEqual((again.status, text), (304, ""))
         with open(self.run_folder / "steps.csv", "a", encoding="utf-8") as file:
             file.write("31,1,0.25,0.5,0.1,32768,0,0,1\n77,1,0.125,0.5,0.1,327")  # a torn line
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             answer, text = self.ask(f"/{self.token}/content", **{"If-None-Match": tag})
             if answer.status == 200:
@@ -235,7 +238,7 @@ class ServeTest(unittest.TestCase):
         line = pictures["training"]["panels"][0]["lines"][0]
         self.assertEqual((line["x"][-1], line["y"][-1]), (31, 0.25))
 
-    def test_it_ends_cleanly_and_a_port_that_is_taken_is_an_error(self):
+    def test_5_it_ends_cleanly_and_a_port_that_is_taken_is_an_error(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -246,7 +249,7 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(self.process.wait(60), 0)
         self.assertEqual(self.process.stderr.read(), "")
 
-    def test_words_of_the_command_line(self):
+    def test_3_words_of_the_command_line(self):
         for words, text in ((["--serve", "x"], "is no port"), (["--serve", "-o", "x.html"],
                             "leave -o"), ([], "-o/--output, or --serve")):
             done = run_tool(self.run_folder, *words, still=False)
@@ -254,7 +257,7 @@ class ServeTest(unittest.TestCase):
             self.assertIn(text, done.stderr)
 
     @unittest.skipUnless(CHROMIUM, "chromium is missing")
-    def test_in_chromium(self):
+    def test_4_in_chromium(self):
         text = chromium(self.address, self.folder)
         self.assertIn('data-ready="yes"', text)
         self.assertRegex(text, r'id="fresh">read at \d')

@@ -66,7 +66,7 @@ def hammer(folder, seed, seconds):
     sys.path.insert(0, str(TOOLS / "python"))
     import ada_train
     from ada_train.columns import TABLES
-    from ada_train.report import load, page, sections, selection, style
+    from ada_train.report import live, load, page, sections, selection, style
     style.DPI = 20
     beside = make_run(folder.parent / "beside", scale=2.0)
     good = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
@@ -86,6 +86,7 @@ def hammer(folder, seed, seconds):
             chosen = selection.read(folders, rng.choice(["each", "mean"]), tensor, rng.randint(1, 3))
             with style.look():
                 parts = sections.all_sections(chosen, tensor)
+                live.content("t", chosen, parts, tensor)
                 if rng.random() < 0.1:
                     page.page("t", chosen.drawn, parts, None)
             if time.monotonic() - start > 30:
@@ -122,7 +123,7 @@ class ReportMutationTest(unittest.TestCase):
                 path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
             page = pathlib.Path(scratch, "page.html")
             result = subprocess.run([str(TOOLS / "report.py"), str(folder), "-o", str(page),
-                                     "--title", "$\\undefined{x}$"], capture_output=True,
+                                     "--title", "$\\undefined{x}$", "--static"], capture_output=True,
                                     text=True, check=False)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertNotIn("Traceback", result.stderr)

@@ -46,7 +46,7 @@ class ScriptCommands(unittest.TestCase):
 
     def test_exit_codes_are_the_tools(self):
         self.run_program("sweep", "--nonsense", code=2)
-        self.run_program("report", "/nowhere", "-o", "/tmp/nowhere.html", code=3,
+        self.run_program("report", "/nowhere", "-o", "/tmp/nowhere.html", "--static", code=3,
                          ADA_PYTHON="/usr/bin/python3")
 
     def test_without_python(self):

@@ -23,6 +23,7 @@ SKIPPED = {
     r"^watch \S+$": "as often as the run is looked at",  # beside --once
     r"models \| policies": "names several commands",
     r"--help|help train \|": "not a command of its own",
+    r"--serve": "runs until Ctrl-C",
     r"trained\.safetensors|mine\.yaml --outputs": "a network of one's own",
     r"evaluate runs/cells|segnet_camvid|ssd300_bccd": "a SegNet, an SSD",
     r"^generate |jargon|token": "a language model",
@@ -36,6 +37,7 @@ NOT_HERE = {
     r"torch|load_state_dict": "torch, and networks of other packages",
     r"photos\.yaml|step\.yaml|run\.yaml|ssd\.yaml|to_onnx|vgg": "a network that torch has made",
     r"runs/segnet": "a SegNet",
+    r"--serve": "runs until Ctrl-C",
     r"^ctest|test_number": "the folder of a build",
 }
 CONFIG = """
@@ -74,7 +76,7 @@ def is_there(line):
     if line.startswith("python3 -c"):
         return all(has_module(name) for name in re.findall(r"import (\w+)", line))
     if line.startswith("tools/report.py"):
-        return has_module("pandas") and has_module("matplotlib")
+        return has_module("pandas") and has_module("matplotlib") and has_module("plotly")
     return line.startswith("tools/") or shutil.which(line.split()[0]) is not None
 
 
@@ -215,7 +217,7 @@ class Examples(unittest.TestCase):
                 ran.append(line.split()[0])
         self.assertIn("tools/sweep.sh", ran)
         self.assertIn("awk", ran)
-        if has_module("pandas") and has_module("matplotlib"):
+        if is_there("tools/report.py"):
             self.assertEqual(ran.count("tools/report.py"), 2)
             self.assertIn("What to do", (self.folder / "report.html").read_text(encoding="utf-8"))
 

@@ -46,7 +46,8 @@ class TopFive(unittest.TestCase):
                          "pandas or matplotlib are missing")
     def test_report(self):
         for names, has in ((["of5"], False), (["of5", "of6"], True)):
-            subprocess.run([sys.executable, ROOT / "tools/report.py", *names, "-o", "page.html"],
+            subprocess.run([sys.executable, ROOT / "tools/report.py", *names, "-o", "page.html",
+                            "--static"],
                            cwd=self.folder, capture_output=True, check=True)
             page = (self.folder / "page.html").read_text(encoding="utf-8")
             self.assertEqual("top-5 (%)" in page, has)

@@ -22,8 +22,8 @@ CSS = """
 #bar input[type=text] { width: 15ch; }
 #bar input[type=range] { width: 90px; vertical-align: middle; }
 h2, figure { scroll-margin-top: 64px; }
-.plot { min-height: 120px; max-width: 100%; overflow: hidden; }
-.plot.none { min-height: 0; color: #66707a; }
+.picture { min-height: 120px; max-width: 100%; overflow: hidden; }
+.picture.none { min-height: 0; color: #66707a; }
 .nothing { border-left: 3px solid #d5d9de; padding: 2px 0 2px 12px; overflow-wrap: anywhere; }
 .legend { font-size: 12.5px; margin: 0; padding: 0; list-style: none; }
 .legend li { display: inline-block; margin-right: 16px; }
@@ -82,7 +82,7 @@ def _figure(picture, data, folder):
     title = f"<b>{names.escaped(found['title'])}</b>" if "title" in found else ""
     return (f'<figure id="picture-{picture.name}">{title}'
             + (f'<ul class="legend">{legend}</ul>' if legend else "")
-            + f'<div class="plot" data-picture="{picture.name}" role="img" '
+            + f'<div class="picture" data-picture="{picture.name}" role="img" '
               f'aria-label="{html.escape(picture.alt)}"></div>'
               f"<figcaption>{sentence}</figcaption></figure>")
 

@@ -244,14 +244,14 @@ const seen = new IntersectionObserver(entries => {
 
 // Draws anew what is near the screen now, the rest when it comes there.
 function redraw() {
-  for (const box of document.querySelectorAll(".plot")) {
+  for (const box of document.querySelectorAll(".picture")) {
     box.dataset.stale = "";
     if (box.dataset.near === "yes") { box.dataset.stale = "no"; draw(box); }
   }
 }
 
 function drawAll() {
-  for (const box of document.querySelectorAll(".plot")) {
+  for (const box of document.querySelectorAll(".picture")) {
     if (box.dataset.stale === "no") continue;
     box.dataset.stale = "no";
     draw(box);
@@ -274,7 +274,7 @@ function show(text) {
   report = JSON.parse(text);
   report.byName = new Map(report.pictures.map(picture => [picture.name, picture]));
   report.rank = new Map(report.worst.map((name, i) => [name, i]));
-  for (const box of document.querySelectorAll(".plot")) seen.observe(box);
+  for (const box of document.querySelectorAll(".picture")) seen.observe(box);
   redraw();
 }
 
@@ -288,8 +288,8 @@ function replace(html) {
   const opened = new Set([...main.querySelectorAll("details[open] > summary")].map(
     one => one.textContent));
   made.innerHTML = html;
-  for (const box of made.content.querySelectorAll(".plot")) {
-    const old = main.querySelector(`.plot[data-picture="${box.dataset.picture}"]`);
+  for (const box of made.content.querySelectorAll(".picture")) {
+    const old = main.querySelector(`.picture[data-picture="${box.dataset.picture}"]`);
     if (old) box.replaceWith(old);
   }
   for (const summary of made.content.querySelectorAll("details > summary"))

@@ -15,7 +15,7 @@ from ada_train.report import live, page
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")  # a name that leads here by a stranger's DNS is refused
 REST = 3      # times as long as the content took to make it is not made again
-SHORTEST = 2  # seconds of that
+SHORTEST, LONGEST = 2, 60  # seconds of that
 POLICY = ("default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src "
           "'unsafe-inline'; img-src data: blob:; connect-src 'self'; base-uri 'none'; "
           "form-action 'none'; frame-ancestors 'none'")
@@ -52,7 +52,7 @@ class Content:
                 self._body = gzip.compress(json.dumps({"html": text, "data": data}).encode("utf-8"))
                 self._seen, self._tag = files, f'"{secrets.token_hex(8)}"'
                 took = time.monotonic() - start
-                self._not_before = time.monotonic() + max(SHORTEST, REST * took)
+                self._not_before = time.monotonic() + min(LONGEST, max(SHORTEST, REST * took))
             return self._tag, self._body
 
 

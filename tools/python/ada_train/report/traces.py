@@ -92,6 +92,8 @@ class _Scale:
         if isinstance(self._norm, colors.BoundaryNorm):  # codes of words
             return round((value + 0.5) / self._norm.Ncmap, 4)
         level = float(numpy.ma.filled(self._norm(value), numpy.nan))
+        if math.isnan(level):  # of a logarithmic scale, which has no zero
+            return 0.0
         return UNDER if level < 0 else OVER if level > 1 else round(level, 4)
 
     def add(self, cells, broken):
