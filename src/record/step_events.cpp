@@ -127,9 +127,10 @@ bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
   if (alert <= 0 || !(pct > alert)) return false;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
   if (before != nullptr && before->last_pct > alert) return false;
-  const std::string what = WholeTensor(at.tensor) == "update"
-                               ? " % of its weights' changes vanish in "
-                               : " % of its non-zero values underflow in ";
+  const std::string what =
+      WholeTensor(at.tensor) == "update" ? " % of its weights' changes vanish in "
+      : at.tensor == "accumulated"       ? " % of its gradients' parts vanish in sums in "
+                                         : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
                               at.format.text + " at scale " + ShortestText(at.scale) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";

@@ -17,6 +17,11 @@ std::string Enumerated(const std::vector<std::string>& words) {
   return text;
 }
 
+// Whether its rows count changes that have no effect, not values that become zero.
+bool IsOfChanges(std::string_view tensor) {
+  return WholeTensor(tensor) == "update" || tensor == "accumulated";
+}
+
 }  // namespace
 
 std::string Coverage::Text() const {
@@ -33,7 +38,7 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
   coverage.uncounted = uncounted;
   for (const TensorTotals& tensor : layers.tensors()) {
     const std::string word(StatisticOf(tensor.tensor));
-    if (word == "update") continue;
+    if (IsOfChanges(tensor.tensor) || word == "orthogonality") continue;
     if (!Contains(coverage.counted, word)) coverage.counted.push_back(word);
     coverage.logged_steps = std::max(coverage.logged_steps, tensor.rows);
   }
@@ -50,7 +55,7 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
 const TensorTotals* LostMost(const LayerTotals& layers) {
   const TensorTotals* most = nullptr;
   for (const TensorTotals& tensor : layers.tensors())
-    if (WholeTensor(tensor.tensor) != "update" && tensor.lost_mean() > 0 &&
+    if (!IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0 &&
         (most == nullptr || tensor.lost_mean() > most->lost_mean()))
       most = &tensor;
   return most;

@@ -252,6 +252,47 @@ class RecordedUpdatesTest(unittest.TestCase):
                 # One step of bf16 of an element, and what is amplified on a matrix of rank 2.
                 self.assertLessEqual(apart, 0.33 if "rank2" in name else 0.02)
 
+    def test_what_newton_schulz_loses(self):
+        """Rows `ns` beside a count of NumPy's: each rounding of the iteration in fp16."""
+        draw = np.random.default_rng(3)
+        for shape in ((12, 9), (9, 14)):
+            matrix = np.ldexp(draw.standard_normal(shape), draw.integers(-26, 2, shape))
+            counted = []
+
+            def fp16(values, counts=counted):
+                near = values.astype(np.float16).astype(np.float32)
+                counts.append((values.size, ((values != 0) & (near == 0)).sum()))
+                return near
+
+            def product(a, b):
+                """Four sums, of every fourth term."""
+                whole, sums = a.shape[1] // 4 * 4, [np.zeros((len(a), b.shape[1]), np.float32)] * 4
+                for t in range(a.shape[1]):
+                    at = t % 4 if t < whole else 0
+                    sums[at] = sums[at] + a[:, t:t + 1] * b[t:t + 1]
+                return sums[0] + sums[1] + sums[2] + sums[3]
+
+            def fused(factor, x, y):
+                return (np.float64(np.float32(factor)) * x + y).astype(np.float32)
+            x = fp16(matrix.astype(np.float32))
+            x = x.T if shape[0] > shape[1] else x
+            x = fp16(x / np.float16(np.sqrt((x.astype(np.float64) ** 2).sum())).astype(np.float32))
+            for _ in range(2):
+                gram = fp16(x @ x.T)
+                poly = fp16(fused(-4.775, gram, np.float32(2.0315) * product(gram, gram)))
+                x = fp16(fused(3.4445, x, product(poly, x)))
+            given = pathlib.Path(self.folder.name) / "in"
+            save(given, {"p": np.zeros(shape, np.float32), "g.1": matrix.astype(np.float32)})
+            done = subprocess.run(
+                [PROGRAM, "replay", "--updates", given, "--csv", "--set", "optimizer={kind: muon, "
+                 "momentum: 0, nesterov: false, ns_steps: 2, ns_format: fp16}"],
+                capture_output=True, text=True, check=True)
+            (row,) = [row for row in csv.DictReader(done.stdout.splitlines()) if row["tensor"] == "ns"]
+            self.assertEqual(row["format"], "fp16")
+            self.assertEqual(int(row["numel"]), sum(n for n, _ in counted))
+            self.assertGreater(int(row["underflow"]), 0)
+            self.assertEqual(int(row["underflow"]), sum(n for _, n in counted))
+
 
 if __name__ == "__main__":
     unittest.main()
