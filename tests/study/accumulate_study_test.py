@@ -75,7 +75,7 @@ class AccumulateStudy(unittest.TestCase):
 
     def test_choose(self):
         (self.folder / "plain.yaml").write_text(RUN % "none")
-        (self.folder / "fast.yaml").write_text(RUN % "hopper_fp8")
+        (self.folder / "fast.yaml").write_text("precision: {accumulate: hopper_fp8}\n")
         told = self.told(["choose", "plain.yaml", "--formats", "fast.yaml", "--seeds", "1",
                           "--out", "chosen"])
         self.assertIn("sums by hopper_fp8: ", told)

@@ -329,6 +329,105 @@ class Accumulate(unittest.TestCase):
         want = rounded(layer.result("forward", parts), "bf16").astype(np.float32)
         np.testing.assert_array_equal(dump["conv2.y"], want)
 
+    def codes_by(self, values, axes, name, power_of_two=False):
+        """Codes and the factors that bring them back, one for all values along the axes."""
+        amax = np.abs(values).max(axis=axes, keepdims=True).astype(np.float32)
+        scale = np.float32(FORMATS[name][2]) / np.where(amax > 0, amax, np.float32(FORMATS[name][2]))
+        if power_of_two:
+            scale = np.exp2(np.floor(np.log2(scale.astype(np.float64)))).astype(np.float32)
+        codes = rounded((values * scale).astype(np.float32), name).astype(np.float32)
+        return codes, np.float32(1) / scale
+
+    def test_scales_of_rows(self):
+        """Multiplied with whole sums: of a linear layer, and of dw under a window. Under a window y
+        is added tap by tap."""
+        precision = ("{format: bf16, operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, "
+                     "tensor_scaling: row}, accumulate: hopper_fp8}")
+        out = self.run_program(precision)
+        dump = self.dump(out, 1)
+        fc = Layer("fc", dump)
+        x, of_x = self.codes_by(fc.x.reshape(IMAGES, -1), 1, "fp8_e4m3")
+        w, of_w = self.codes_by(fc.w, 1, "fp8_e4m3")
+        want = sums(x, w, "fp8_e4m3", "fp8_e4m3", "hopper_fp8")[0] * (of_x * of_w.T)
+        np.testing.assert_array_equal(dump["fc.y"], rounded(want, "bf16").astype(np.float32))
+
+        layer = Layer("conv2", dump)
+        main = []
+        for group in range(2):
+            x, w = layer.gathered(layer.x, layer.index, group), layer.weights(group)
+            x, of_x = self.codes_by(x, 2, "fp8_e4m3")
+            w, of_w = self.codes_by(w, 2, "fp8_e4m3")
+            total = np.zeros((len(x), len(w)), np.float32)
+            for tap in range(x.shape[1]):
+                c = sums(x[:, tap], w[:, tap], "fp8_e4m3", "fp8_e4m3", "hopper_fp8")[0]
+                by = of_x[:, tap] * of_w[:, tap].T
+                total = (total + c.astype(np.float64) * by).astype(np.float32)
+            main.append(total)
+        want = rounded(layer.result("forward", main), "bf16").astype(np.float32)
+        np.testing.assert_array_equal(dump["conv2.y"], want)
+
+        layer.x, of_x = self.codes_by(layer.x, (0, 2, 3), "fp8_e4m3")
+        layer.dy, of_dy = self.codes_by(layer.dy, (0, 2, 3), "fp8_e5m2")
+        layer.big, layer.small = layer.x, layer.dy
+        parts = []
+        for group, (a, b) in enumerate(layer.product("dw")):
+            by = np.tile(np.split(of_x.reshape(-1), 2)[group], layer.index.shape[1])
+            c = sums(a, b, "fp8_e5m2", "fp8_e4m3", "hopper_fp8")[0]
+            parts.append(c * (np.split(of_dy.reshape(-1, 1), 2)[group] * by))
+        want = layer.result("dw", parts) / np.float32(S)
+        np.testing.assert_array_equal(dump["conv2.dw"], want.reshape(dump["conv2.dw"].shape))
+        row = [r for r in rows(out / "accumulators.csv") if r["layer"] == "fc"]
+        self.assertTrue(all(float(r["sqnr_db"]) > 30 for r in row))
+
+    def test_blocks_with_scales_under_a_window(self):
+        """dw: where a block of dy, or of x at this tap, ends, codes are multiplied by both scales."""
+        block = ("{element: fp8_e4m3, block: 128, scale: fp32, power_of_two: true}")
+        precision = ("{format: bf16, operands: {x: %s, w: %s, dy: %s}, accumulate: hopper_fp8}"
+                     % (block, block, block))
+        dump = self.dump(self.run_program(precision), 1)
+        layer = Layer("conv2", dump)
+
+        def blocks(tensor):  # [images, channels, h, w] to codes and factors of each value
+            flat = tensor.transpose(1, 0, 2, 3).reshape(tensor.shape[1], -1)
+            parts = [self.codes_by(flat[:, at:at + 128], 1, "fp8_e4m3", True)
+                     for at in range(0, flat.shape[1], 128)]
+            back = lambda x: x.reshape(tensor.shape[1], IMAGES, *tensor.shape[2:]).swapaxes(0, 1)
+            return (back(np.concatenate([codes for codes, _ in parts], 1)),
+                    back(np.concatenate([np.broadcast_to(f, c.shape) for c, f in parts], 1)))
+        x, of_x = blocks(layer.x)
+        dy, of_dy = blocks(layer.dy)
+        pixels, big = layer.index.shape[0], layer.x.shape[2] * layer.x.shape[3]
+        parts = []
+        for group in range(2):
+            columns = layer.gathered(x, layer.index, group)
+            factors = layer.gathered(of_x, layer.index, group)
+            a, of_a = (np.split(t, 2, axis=1)[group].transpose(1, 0, 2, 3).reshape(t.shape[1] // 2, -1)
+                       for t in (dy, of_dy))
+            taps = []
+            for tap in range(layer.index.shape[1]):
+                met = layer.index[:, tap]
+                total = np.zeros((len(a), columns.shape[2]), np.float32)
+                begin = 0
+                while begin < a.shape[1]:
+                    end, own = begin, None
+                    while end < a.shape[1] and end // 128 == begin // 128:
+                        inside = met[end % pixels] < big
+                        here = (end // pixels * big + met[end % pixels]) // 128
+                        if inside and own not in (None, here):
+                            break
+                        own = here if inside else own
+                        end += 1
+                    c = sums(a[:, begin:end], columns[begin:end, tap].T, "fp8_e4m3", "fp8_e4m3",
+                             "hopper_fp8")[0]
+                    by = of_a[:, begin:begin + 1] * factors[begin:end, tap].max(axis=0)
+                    total = (total + c.astype(np.float64) * by).astype(np.float32)
+                    begin = end
+                taps.append(total)
+            parts.append(np.stack(taps, 1).reshape(len(a), -1))
+        want = layer.result("dw", parts) / np.float32(S)
+        np.testing.assert_array_equal(dump["conv2.dw"], want.reshape(dump["conv2.dw"].shape))
+        self.run_program("{recipe: deepseek_v3, accumulate: hopper_fp8_promote128}")
+
     def test_layers_spared_and_schedule(self):
         precision = ("{format: fp16, accumulate: {forward: volta_f16, spared: {first: 1, last: 1}},"
                      " layers: [{match: up, accumulate: {dw: ampere_f32}}],"
