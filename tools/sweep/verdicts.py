@@ -10,7 +10,7 @@ are moved by less than bf16 shows, and of its runs stored in bf16, that is all b
 choose` sees trainings differ that nobody would mend. `recommend` must decide what `advise` decides.
 
 The faults stand in verdicts.yaml. OUT keeps the runs, OUT/verdicts.csv a row for each; the same
-command goes on. --only takes the faults whose names hold a word, --markdown prints a table of kinds.
+command goes on, and trains again where a verdict has changed since. --only takes the faults whose names hold a word, --markdown prints a table of kinds.
 Exit code: 0 all right, 1 some are wrong, 2 wrong options. Environment: ADA_TRAIN, the program.
 """
 import argparse
@@ -73,7 +73,7 @@ def write_noisy(path):
     """A quarter of Fashion-MNIST's images; of 40 % of them the label is drawn by lot."""
     random.seed(1)
     tensors, parts = {}, []
-    for split, file, count in (("train", "train", 15000), ("test", "t10k", 500)):
+    for split, file, count in (("train", "train", 15000), ("test", "t10k", 100)):
         with gzip.open(FASHION / f"{file}-images-idx3-ubyte.gz") as stream:
             images = stream.read()[16:16 + count * 784]
         with gzip.open(FASHION / f"{file}-labels-idx1-ubyte.gz") as stream:
@@ -178,10 +178,10 @@ class Bench:
             row["before"] = ends(first, steps) - fp32
             row["after"] = row["before"]
             if not said["keep"]:
-                advice = first.parent / "advice.yaml"
+                advice, again = first.parent / "advice.yaml", first.parent / "again"
+                same = advice.exists() and advice.read_text(encoding="utf-8") == said["yaml"]
                 advice.write_text(said["yaml"], encoding="utf-8")
-                again = first.parent / "again"
-                if not (again / "summary.json").exists():
+                if not same or not (again / "summary.json").exists():
                     program("train", first / "config.yaml", "--with", advice, "--quiet",
                             "--overwrite", "--output", again, codes=(0, TOLD))
                 row["after"] = ends(again, steps) - fp32

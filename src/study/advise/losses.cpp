@@ -239,15 +239,14 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   if (asks != nullptr && AnyAsksForS(needs)) {
     if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *asks, worst == nullptr)) {
       advice->sure = sure;
-      // A scale for another format comes after the line that gives it, and mends nothing alone.
+      // A scale for another format mends nothing without the line that gives it.
       advice->mends = mends;
       all.push_back(std::move(*advice));
     }
   }
   if (changed.empty()) return all;
-  all.insert(worst == nullptr ? all.begin() : all.end(),
-             {"precision", FormatKeys(record.config, recommended.config),
-              ReasonOf(needs, recommended), sure, changed});
+  all.push_back({"precision", FormatKeys(record.config, recommended.config),
+                 ReasonOf(needs, recommended), sure, changed});
   return all;
 }
 

@@ -279,6 +279,12 @@ std::string NothingText(const RunRecord& record) {
   text += "; " + LostTextOf(record);
   const TensorTotals* most = telemetry::LostMost(record.layers);
   if (most == nullptr && telemetry::CoverageOf(record.layers, 1, {}).counted.empty()) return text;
+  const TensorNeeds* missed = nullptr;
+  for (const TensorNeeds& t : record.needs.tensors)
+    if (t.lost_magnitude_pct > (missed == nullptr ? 0 : missed->lost_magnitude_pct)) missed = &t;
+  if (missed != nullptr)
+    text += "; in steps with histograms what underflowed is at most " +
+            Pct(missed->lost_magnitude_pct) + " of a tensor's magnitude (" + missed->name() + ")";
   if (most != nullptr && IsOperand(most->tensor))
     text += "; of operands the noise matters (blocks.csv: sqnr_db, norm_over_noise)";
   return text + (record.has_histograms ? ""

@@ -149,12 +149,12 @@ class Recommender {
 
   // 2^k in the middle of what is safe, but no more than kMargin above the smallest, and 1 rather
   // than less. Where much was lost the smallest is not to be trusted (the largest is: large values
-  // survive): three quarters of the way up.
+  // survive): seven eighths of the way up.
   int Within(const Powers& powers) const {
     const int width = powers.high - powers.low;
     const bool trusted = !MuchWasLost(needs_);
     const int k = std::max(
-        powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 4), powers.sure());
+        powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 8), powers.sure());
     return trusted && k < 0 ? std::min(0, powers.high) : k;
   }
 
