@@ -1,9 +1,8 @@
 // Rows are listed node by node, whichever ops compute the nodes.
-#include "graph/listings.h"
-
 #include <algorithm>
 
 #include "error.h"
+#include "graph/builder.h"
 #include "io/tensor_names.h"
 
 namespace ada::graph {

@@ -13,7 +13,7 @@
 #include "data/images/picture.h"
 #include "data/input_file.h"
 #include "data/readers.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "data/tensors/mapped_file.h"
 #include "io/text.h"
 #include "resource_limits.h"

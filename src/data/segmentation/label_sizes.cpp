@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "data/images/orientation.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
 

@@ -9,8 +9,6 @@
 
 #include "data/readers.h"
 #include "data/sample_sources.h"
-#include "data/tokens/file_list.h"
-#include "data/tokens/foreign_bytes.h"
 #include "data/tokens/token_files.h"
 #include "error.h"
 #include "io/data_files.h"

@@ -9,7 +9,6 @@
 #include "backend/cuda/cuda_backend.h"
 #include "error.h"
 #include "io/cores.h"
-#include "run/assemble/devices.h"
 
 namespace ada::run {
 // Decides in this order: how many threads, which GPU in a run of several processes, whether there

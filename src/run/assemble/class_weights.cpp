@@ -1,11 +1,10 @@
 // Weights are by median frequency balancing (Eigen and Fergus, ICCV 2015): rare classes weigh more
 // in the loss. A run that is resumed takes them from its checkpoint instead of counting pixels
 // again.
-#include "run/assemble/class_weights.h"
-
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/text.h"
+#include "run/assemble/assemble.h"
 #include "run/checkpoint/checkpoint.h"
 
 namespace ada::run {

@@ -2,7 +2,6 @@
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
 #include "run/fork/fork.h"
-#include "run/fork/fork_training.h"
 #include "step/specs.h"
 
 namespace ada::run {

@@ -4,7 +4,7 @@
 #include "graph/network/parameters.h"
 #include "io/tensor_files/safetensors.h"
 #include "run/assemble/assemble.h"
-#include "run/fork/fork_training.h"
+#include "run/fork/fork.h"
 #include "step/specs.h"
 #include "step/weight_values.h"
 

@@ -1,6 +1,4 @@
 // Times steps on made-up images, and says what they mean for an epoch.
-#include "run/plan/measure.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "graph/network/parameters.h"
 #include "io/text.h"
 #include "number/random.h"
+#include "run/plan/plan_reports.h"
 #include "telemetry/progress.h"
 
 namespace ada::run {
