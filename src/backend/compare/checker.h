@@ -132,12 +132,12 @@ class Checker {
                double relative = 0);
 
  private:
-  struct Seen;  // an output's values
+  struct OutputValues;  // an output's values
   void CheckDecision(const Output& out, double bound);
-  void CheckValues(const Seen& seen);
-  void CheckStats(const Seen& seen, const TensorStats& a, const TensorStats& b);
-  void CheckMoments(const Seen& seen, const TensorMoments& a, const TensorMoments& b);
-  void CheckNotes(const Seen& seen, const Pass& pass);
+  void CheckValues(const OutputValues& seen);
+  void CheckStats(const OutputValues& seen, const TensorStats& a, const TensorStats& b);
+  void CheckMoments(const OutputValues& seen, const TensorMoments& a, const TensorMoments& b);
+  void CheckNotes(const OutputValues& seen, const Pass& pass);
   void CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed);
   // Calls check(a, b) with the values at a place, then overwrites the second with the first.
   void Both(auto* place, const auto& check) {
@@ -145,11 +145,11 @@ class Checker {
     check(all_.memory.Read(0, place), all_.memory.Read(1, place));
     all_.memory.Copy(place);
   }
-  void Tell(const std::string& what, double first, double second, const std::string& allowed);
+  void Report(const std::string& what, double first, double second, const std::string& allowed);
 
   Comparison& all_;
   Difference about_;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace ada::backend::compare

@@ -17,13 +17,13 @@
 namespace ada::backend {
 
 template <class T>
-double Wide(T x) {
+double AsDouble(T x) {
   return static_cast<double>(x);
 }
 using Numbers = std::vector<double>;
 template <class... T>
 Numbers NumbersOf(T... numbers) {
-  return {Wide(numbers)...};
+  return {AsDouble(numbers)...};
 }
 
 inline constexpr char kCounts[] =
@@ -88,12 +88,12 @@ inline Numbers StateOf(const scaling::LayerState& s) {
 // How values are spread over exponents; with those that have none.
 inline Numbers BinsOf(const ExponentBins& bins) {
   Numbers all(bins.counts.begin(), bins.counts.end());
-  for (const std::int64_t n : {bins.zeros, bins.inf, bins.nan}) all.push_back(Wide(n));
+  for (const std::int64_t n : {bins.zeros, bins.inf, bins.nan}) all.push_back(AsDouble(n));
   return all;
 }
 inline Numbers BinsOf(const scaling::ExponentTail& tail) {
   Numbers all(tail.bins, tail.bins + tail.kBins);
-  all.push_back(Wide(tail.nonzero));
+  all.push_back(AsDouble(tail.nonzero));
   return all;
 }
 

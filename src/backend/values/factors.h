@@ -30,7 +30,7 @@ struct LayerValues<ActivationSpec<Function>> {
 };
 
 // x / (1 - rate) where the value's random number is not below the rate, else 0.
-struct KeptValue {
+struct DropoutValue {
   static constexpr Makes kMakes = Makes::kEach;
   static constexpr bool kRandom = true;
   ADA_VALUE float operator()(float x, float number) const {
@@ -39,23 +39,23 @@ struct KeptValue {
   float rate = 0, factor = 1;
   std::uint64_t stream = 0;
 };
-inline KeptValue Keeping(float rate, std::uint64_t stream) {
+inline DropoutValue Keeping(float rate, std::uint64_t stream) {
   return {rate, 1.0f / (1.0f - rate), stream};
 }
 template <>
 struct LayerValues<DropoutSpec> {
   // In evaluation the rate is 0, which keeps every value and multiplies it by exactly 1. Backward
   // draws the numbers of the forward pass again, so that no mask is stored.
-  static KeptValue Y(const DropoutSpec& spec, const Pass& pass) {
+  static DropoutValue Y(const DropoutSpec& spec, const Pass& pass) {
     return Keeping(pass.training ? spec.rate : 0, spec.stream);
   }
-  static KeptValue Dx(const DropoutSpec& spec) { return Keeping(spec.rate, spec.stream); }
+  static DropoutValue Dx(const DropoutSpec& spec) { return Keeping(spec.rate, spec.stream); }
 };
 
 // --- Factors ---
 
 // x / (1 - rate) where the image's random number says so, else 0.
-struct KeptImage {
+struct DroppedImageValue {
   static constexpr Makes kMakes = Makes::kRuns;
   ADA_VALUE ImageShape runs() const { return image; }
   ADA_VALUE auto Run(const RunIndex& at, const RandomNumbers& random) const {
@@ -71,10 +71,10 @@ struct KeptImage {
 template <>
 struct LayerValues<StochasticDepthSpec> {
   using Spec = StochasticDepthSpec;
-  static KeptImage Y(const Spec& spec, const Pass& pass) {
+  static DroppedImageValue Y(const Spec& spec, const Pass& pass) {
     return {WholeImage(spec.x.shape), pass.training ? spec.rate : 0, spec.batch, spec.stream};
   }
-  static KeptImage Dx(const Spec& spec) {
+  static DroppedImageValue Dx(const Spec& spec) {
     return {WholeImage(spec.x.shape), spec.rate, spec.batch, spec.stream};
   }
 };
