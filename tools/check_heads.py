@@ -53,6 +53,8 @@ ONE_IDEA = {
         "FaultyFile BrokenLabels", "an error, and one that is derived from it"),
     "src/data/images/random_changes.h": (
         "Draws StreamDraws", "an interface, and its implementation for training"),
+    "src/data/tensors/tensor_file.h": (
+        "MappedFile TensorFile", "a file in memory, and one that holds arrays"),
     "src/data/picture_files.h": (
         "PictureHeaders NameList PictureFiles", "a set of picture files, and its two lists"),
     "src/graph/builder.h": (

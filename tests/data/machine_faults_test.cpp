@@ -14,7 +14,7 @@
 #include "data/input_file.h"
 #include "data/readers.h"
 #include "data/segmentation/label_files.h"
-#include "data/tensors/mapped_file.h"
+#include "data/tensors/tensor_file.h"
 #include "io/text.h"
 #include "resource_limits.h"
 #include "sanitizer.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/catalog.h"
-#include "data/tensors/mapped_file.h"
+#include "data/tensors/tensor_file.h"
 #include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
