@@ -23,6 +23,8 @@ ONE_IDEA = {
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
     "src/backend/cpu/matmul/plan/accumulated_window.h": (
         "AccumulatedWindow WeightPanels", "both operands of sums in the order of their products"),
+    "src/backend/compare/checker.h": (
+        "PairedMemory Checker", "what two backends wrote: where it lies, and whether it agrees"),
     "src/backend/cuda/matmul/batch_operand.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
     "src/backend/cuda/matmuls.h": (
@@ -51,10 +53,14 @@ ONE_IDEA = {
         "FaultyFile BrokenLabels", "an error, and one that is derived from it"),
     "src/data/images/random_changes.h": (
         "Draws StreamDraws", "an interface, and its implementation for training"),
+    "src/data/tensors/tensor_file.h": (
+        "MappedFile TensorFile", "a file in memory, and one that holds arrays"),
     "src/data/picture_files.h": (
         "PictureHeaders NameList PictureFiles", "a set of picture files, and its two lists"),
+    "src/graph/builder.h": (
+        "OpMaker Builder", "a graph is made: its ops, and all the rest"),
     "src/graph/graph.h": (
-        "GradientReducer Graph", "the graph, and the interface that it hands gradients to"),
+        "TensorObserver GradientReducer Graph", "the graph, and who sees its tensors and gradients"),
     "src/scaling/policies/dynamic_machine.h": (
         "ScaleArithmetic DynamicMachine", "a dynamic preset: when its scale moves, and how"),
     "src/scaling/policies/policy.h": (

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "backend/activations.h"
-#include "backend/loss_specs.h"
-#include "backend/norm_specs.h"
-#include "backend/sequence_specs.h"
+#include "backend/layer_specs.h"
 #include "backend/spec_parts.h"
 #include "scaling/rules/rules.h"
 

@@ -5,7 +5,7 @@
 #include "data/augment.h"
 #include "data/image_writer.h"
 #include "data/row_writer.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "vision/coder.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "data/box_changes.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
-#include "data/ssd_changes.h"
 
 namespace ada::data {
 

@@ -1,9 +1,8 @@
 // First all is drawn, then all is made: so recorded draws can be made again without a source of
 // draws.
-#include "data/ssd_changes.h"
-
 #include <algorithm>
 
+#include "data/box_changes.h"
 #include "error.h"
 
 namespace ada::data {

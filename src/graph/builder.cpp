@@ -3,7 +3,6 @@
 #include "graph/builder.h"
 
 #include "error.h"
-#include "graph/listings.h"
 #include "graph/network/parameters.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/plan/plan.h"

@@ -1,14 +1,70 @@
-// From a configuration to a graph.
+// From a configuration to a graph: planned ops become a backend's, and the lists of what a graph
+// rounds, decides and shows are made.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include "graph/bindings.h"
 #include "graph/graph.h"
-#include "graph/op_maker.h"
 #include "graph/plan/plan.h"
 
 namespace ada::graph {
+
+// The lists of what a graph rounds, decides and shows (graph/graph.h) are in the order of an
+// unfused execution even where layers are fused, and are to be made after all ops. ListRoundings
+// returns all roundings, starting with the network's input (unless it is tokens); those of the
+// forward pass only in a graph that does not train.
+std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
+std::vector<SumPoint> ListSums(const Bindings& bindings);
+std::vector<SumPoint> ListJudgedSums(const Bindings& bindings);
+std::vector<ScalePoint> ListScales(const Bindings& bindings);
+// Those of `roundings` that have a per-tensor scale, in the same order.
+std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
+                                            const std::vector<RoundingPoint>& roundings);
+
+// Which tensors are shown to an observer, and after which call, that is, when they are in memory.
+// For graphs that do not train, `backward` is empty.
+ObservationPlan ListObserved(const Bindings& bindings);
+
+// --- Ops ---
+
+// Collects tensors, gradients, statistics and parameters, from which the layer's kind makes the
+// spec. Decides nothing about order or memory. The builder makes one for each plan that it tries.
+// It only looks things up in `bindings`, which must outlive it; the ops it makes keep backend
+// addresses only.
+class OpMaker {
+ public:
+  OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
+
+  // Returns null if the backend declines this chain of layers, or this op as a chain's consumer.
+  std::unique_ptr<backend::Op> Make(const OpPlan& op);
+  std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
+  // The loss of the task.
+  std::unique_ptr<backend::LossOp> MakeLoss(const GraphSpec& graph);
+  std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
+
+ private:
+  const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
+  // Collects the parts; the functions Add... fill in those that only some kinds have.
+  layers::OpParts PartsOf(const OpPlan& op) const;
+  void AddWeight(const OpPlan& op, layers::OpParts& parts) const;
+  void AddSums(const OpPlan& op, layers::OpParts& parts) const;
+  void AddChain(const OpPlan& op, layers::OpParts& parts) const;
+  // Has no data where the op recomputes this input (OpPlan::recomputed).
+  Tensor Input(const OpPlan& op, int index) const;
+  layers::RoundedTo RoundedValue(int value) const;
+  void AddAttention(const OpPlan& op, layers::OpParts& parts) const;
+  layers::RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
+                              TensorStats LayerStats::*stats) const;
+  // The recomputed norm of a batch norm whose chain ends in value `z`; the batch norm's op and the
+  // consumer's op share it.
+  backend::RecomputedNorm Recomputed(int batch_norm, int z) const;
+
+  const Bindings& b_;
+  backend::Backend& backend_;
+};
+
+// --- The builder ---
 
 // Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
 // allocates and lets the backend make the ops. Only Graph::Build uses it. One builder makes one

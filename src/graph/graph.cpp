@@ -44,15 +44,36 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
 // never confuses them.
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
                 std::uint64_t kind) {
-  constexpr std::uint64_t kBits = 8;
-  static_assert(static_cast<std::uint64_t>(Part::kAsOne) + kMostKinds <= 1u << kBits);
-  backend_.Run(number_ << kBits | (static_cast<std::uint64_t>(part) + kind), pass, body);
+  constexpr std::uint64_t kParts = 1 + static_cast<std::uint64_t>(Part::kMicroBatch);
+  constexpr std::uint64_t kMostKinds = 8 * (1 + backend::UpdatePlan::kKinds);
+  ADA_CHECK(kind < kMostKinds);
+  backend_.Run((number_ * kParts + static_cast<std::uint64_t>(part)) * kMostKinds + kind, pass,
+               body);
 }
 
-void Graph::RunAsOne(std::uint64_t kind, const backend::Pass& pass,
-                     const std::function<void()>& body) {
-  ADA_CHECK(kind < kMostKinds);
-  Run(Part::kAsOne, pass, body, kind);
+void Graph::RunUpdate(const backend::Pass& pass, const Update& update) {
+  Run(Part::kUpdate, pass, update.run, update.kind);
+}
+
+void Graph::RunMicroBatch(const backend::Pass& pass, const MicroBatch& batch) {
+  const auto after = [&](Stage stage) {
+    if (batch.after) batch.after(stage);
+  };
+  std::uint64_t kind = batch.update ? 1 + batch.update->kind : 0;
+  for (const bool does : {batch.refreshes, batch.reducer != nullptr, batch.check != nullptr})
+    kind = 2 * kind + (does ? 1 : 0);
+  const auto body = [&] {
+    if (batch.refreshes) RefreshWeights(pass);
+    Forward(pass);
+    after(Stage::kForward);
+    Backward(pass, nullptr, batch.reducer);
+    if (batch.check) batch.check();
+    after(Stage::kBackward);
+    if (!batch.update) return;
+    RunUpdate(pass, *batch.update);
+    after(Stage::kUpdate);
+  };
+  Run(Part::kMicroBatch, pass, body, kind);
 }
 
 // An observer looks at tensors between the ops, where a replay would not stop: in that case the ops

@@ -2,22 +2,152 @@
 // part of a fused one). Built once from the configuration; then Forward and Backward only call ops.
 // It knows no scaling policy (only the rule of each layer) and no optimizer.
 #pragma once
+#include <array>
+#include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
-#include "graph/log_points.h"
 #include "graph/network/graph_spec.h"
 #include "graph/network/layer_table.h"
 #include "graph/network/parameters.h"
 #include "graph/shared_arena.h"
 #include "io/task.h"
+#include "io/tensor_names.h"
 #include "number/tensor.h"
 #include "parallel/communicator.h"
 
 namespace ada::graph {
+
+// --- What it offers for logging ---
+
+// The per-tensor scale of a tensor (delayed scaling), and the history that it is computed from.
+// Only the host uses `history`: the trainer adds largest magnitudes to it, and it gives the scale
+// of the next step. Ops read the scaler.
+struct TensorScale {
+  SharedArray<scaling::TensorScaler> per_tensor_scale;
+  scaling::TensorScaleHistory history;
+};
+
+// A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
+// Here and below pointers to stats, scales, scalers, decisions and bins are to host memory (except
+// backend_stats), which is up to date after Graph::Collect.
+struct RoundingPoint {
+  std::string layer;
+  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (io/tensor_names.h)
+  NumberFormat format;
+  const TensorStats* stats;
+  const TensorStats* backend_stats;  // the same, for ops
+  const float* scale;
+  // The per-tensor scale (delayed or current), which the values carry in addition to `scale`; null:
+  // there is none.
+  scaling::TensorScaler* per_tensor_scale = nullptr;
+  const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
+  // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
+  std::optional<BlockFormat> block = {};
+  const BlockCounts* blocks = nullptr;
+  backend::HadamardRule hadamard;  // of a block-scaled operand, before it is rounded
+  // An operand may have scales of rows, and the blocks or rows of another one; unset: its own.
+  bool row_scaled = false;
+  std::optional<Operand> laid_as = {};
+  AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
+  // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
+  // last pass); -1 for a weight, which all of them have.
+  int largest_at = -1;
+  double per_tensor_factor() const {
+    return per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0;
+  }
+  // S, which the values that `stats` and `blocks` are of carry.
+  double carried() const { return scale != nullptr ? static_cast<double>(*scale) : 1.0; }
+  // The factor by which its values are multiplied when they are rounded.
+  double total_scale() const { return carried() * per_tensor_factor(); }
+  // The largest magnitude as it was rounded.
+  float scaled_largest() const {
+    return per_tensor_scale != nullptr ? stats->max_abs * per_tensor_scale->scale : stats->max_abs;
+  }
+  // The scales of rows bring their largest magnitudes into the format.
+  bool leaves_format() const {
+    if (row_scaled) return !std::isfinite(stats->max_abs);
+    return !std::isfinite(RoundTo(format, scaled_largest()));
+  }
+};
+
+// Sums of one product that an accumulator makes: one row of accumulators.csv.
+struct SumPoint {
+  std::string layer;
+  scaling::Product product;
+  scaling::Accumulator rule;
+  const scaling::AccumulatorCounts* counts;
+  std::size_t judged = 0;  // of a rule that is judged: its index
+};
+
+// A tensor of one layer in memory, when it has been written.
+struct ObservedTensor {
+  std::string layer;
+  std::string tensor;  // x y dy dx dx2 dq dk dv
+  Tensor value;
+  const float* scale = nullptr;  // S that it carries; null: none
+  // Whether its values come from a rounding that is counted under these names (otherwise it is
+  // another layer's tensor, or exact).
+  bool rounded = false;
+};
+// The tensors to show after each forward op, and after the loss and each step of the backward pass.
+// Indexed by call: forward[i] belongs to the i-th op, backward[0] to the loss, and backward[i + 1]
+// to the i-th step.
+struct ObservationPlan {
+  std::vector<std::vector<ObservedTensor>> forward, backward;
+};
+// Looks at tensors while a pass runs; changes nothing.
+class TensorObserver {
+ public:
+  virtual ~TensorObserver() = default;
+  virtual void Observe(const ObservedTensor& seen, const backend::Pass& pass) = 0;
+};
+
+// A decision that is logged: one row of scales.csv, in the order of the backward pass. layer: for a
+// branch point the layer whose output the branches share; for a gradient of attention LAYER.ds.
+struct ScalePoint {
+  std::string layer;
+  const scaling::ScaleDecision* decision;
+  scaling::LayerScaler* scaler;  // null at a branch point
+};
+
+// A tensor with a per-tensor scale: "conv1.y", "input.y", "loss.dx". stats: of its last rounding;
+// null in an evaluation graph.
+struct ScaledTensor {
+  std::string name;
+  TensorScale* scale;
+  const TensorStats* stats;
+};
+
+// What was counted of an operand of attention.
+struct AttentionOperandStats {
+  TensorStats stats;
+  BlockCounts blocks;  // of a block-scaled format
+};
+// What was counted at one layer's roundings; a graph that does not train counts nothing.
+struct LayerStats {
+  TensorStats y, w, dx, dx2, dw, dy;
+  TensorStats p, dv, ds, dq, dk;                // of attention
+  std::array<TensorStats, kOperands> operands;  // by Operand
+  std::array<BlockCounts, kOperands> blocks;    // of those of block-scaled formats
+  std::array<scaling::AccumulatorCounts, scaling::kProducts> sums;  // by scaling::Product
+};
+// The member of a gradient that is rounded.
+inline TensorStats LayerStats::*StatsOf(std::string_view gradient) {
+  if (gradient == "dy") return &LayerStats::dy;
+  if (gradient == "dx2") return &LayerStats::dx2;
+  if (gradient == "dv") return &LayerStats::dv;
+  if (gradient == "dq") return &LayerStats::dq;
+  if (gradient == "dk") return &LayerStats::dk;
+  return &LayerStats::dx;
+}
+
+// --- The graph ---
 
 // Is told during a backward pass which gradients are complete, to sum them over processes.
 class GradientReducer {
@@ -91,10 +221,24 @@ class Graph {
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last one that did not accumulate. Waits for them.
   backend::LossResult Result() { return loss_->Result(); }
-  // Runs `body`, which may call all passes above, including a GradientReducer's sums, and an
-  // UpdateOp, as one Backend::Run. kind: below kMostKinds, a number for what `body` calls.
-  static constexpr std::uint64_t kMostKinds = 128;
-  void RunAsOne(std::uint64_t kind, const backend::Pass& pass, const std::function<void()>& body);
+  // The update after a batch: calls of an UpdateOp alone. kind: of backend::UpdatePlan.
+  struct Update {
+    std::uint64_t kind = 0;
+    std::function<void()> run;
+  };
+  void RunUpdate(const backend::Pass& pass, const Update& update);
+  // All of a micro-batch that the host need not look at, in this order; both passes always are.
+  enum class Stage { kForward, kBackward, kUpdate };
+  struct MicroBatch {
+    bool refreshes = false;              // weights, before all else
+    GradientReducer* reducer = nullptr;  // of the backward pass
+    std::function<void()> check = {};    // after it: calls of an UpdateOp; empty: none
+    std::optional<Update> update = {};   // after that
+    // Called after each stage where it is not replayed, on the host; empty: not.
+    std::function<void(Stage)> after = {};
+  };
+  // As one Backend::Run, which a device may replay.
+  void RunMicroBatch(const backend::Pass& pass, const MicroBatch& batch);
   // What to fetch for the lists below in addition to the decisions of branches, which are few.
   struct Wanted {
     bool counts = true;   // statistics, moments, scales; histograms where the pass takes them
@@ -140,9 +284,9 @@ class Graph {
   // The number of nodes sizes the arenas' first blocks.
   Graph(backend::Backend& backend, std::size_t nodes);
   friend class Builder;
-  // Distinguishes recordings: the variant given to Backend::Run is made from the graph's number and
-  // one of these, where kinds of RunAsOne are counted up from kAsOne.
-  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums, kAsOne };
+  // Distinguishes recordings: the variant given to Backend::Run is made from the graph's number,
+  // one of these, and what of the part varies.
+  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums, kUpdate, kMicroBatch };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
            std::uint64_t kind = 0);
   // Waits for the backend, then shows the tensors.

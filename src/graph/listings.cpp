@@ -1,10 +1,9 @@
 // Rows are listed node by node, whichever ops compute the nodes.
-#include "graph/listings.h"
-
 #include <algorithm>
 #include <initializer_list>
 
 #include "error.h"
+#include "graph/builder.h"
 #include "io/tensor_names.h"
 
 namespace ada::graph {

@@ -1,8 +1,7 @@
 // Collects the parts of an op from the bindings, of which the row of the layer's kind makes the
 // spec.
-#include "graph/op_maker.h"
-
 #include "error.h"
+#include "graph/builder.h"
 
 namespace ada::graph {
 

@@ -1,5 +1,5 @@
 // Each function compares the step with the recorder's knowledge of the run so far, and adds a row
-// (Add) and a line (Tell) if something has changed.
+// (Add) and a line (WriteLine) if something has changed.
 #include "record/step_events.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ void StepEvents::Add(const step::StepResult& r, const std::string& name, const E
   recorder_.Event({r.step, r.epoch, name, at.layer, at.tensor, at.value, message});
 }
 
-void StepEvents::Tell(const step::StepResult& r, const std::string& message) {
+void StepEvents::WriteLine(const step::StepResult& r, const std::string& message) {
   log_.Info("step " + std::to_string(r.step) + ": " + message);
 }
 
@@ -95,7 +95,7 @@ void StepEvents::Loss(const step::StepResult& r, const EventTensor& first) {
   const std::string message = "the loss is not finite; first: " + telemetry::NameText(tensor) +
                               ": " + telemetry::AdviceText(tensor);
   Add(r, "loss_not_finite", {"loss", "", NineDigits(r.loss)}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 void StepEvents::Targets(const step::StepResult& r) {
@@ -104,7 +104,7 @@ void StepEvents::Targets(const step::StepResult& r) {
       "no token of the batch has a target (all are -100): its loss and its gradients are given as "
       "0, and nothing is learned of it";
   Add(r, "no_targets", {"loss", "", "0"}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 // The rate is compared as the log has it, rounded, since after a resumption only that is known of
@@ -116,7 +116,7 @@ void StepEvents::LearningRate(const step::StepResult& r) {
   const std::string message =
       "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);
   Add(r, "lr_change", {"", "", NineDigits(r.lr)}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 // Only a crossing of the limit is an event; a tensor that stays above it was told of.
@@ -135,7 +135,7 @@ bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
                               at.format.text + " at scale " + ShortestText(at.scale) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
   Add(r, "underflow_alert", {at.layer, at.tensor, NineDigits(pct)}, message);
-  Tell(r, message);
+  WriteLine(r, message);
   return true;
 }
 
@@ -154,7 +154,7 @@ void StepEvents::ExplodingState(const step::StepResult& r, const CountedTensor& 
       "epsilon; raise optimizer.epsilon, or keep this state in a smaller block or another map "
       "(precision.optimizer_state)";
   Add(r, "exploding_state", {at.layer, at.tensor, count}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 void StepEvents::Noise(const step::StepResult& r, const std::string& layer,
@@ -165,7 +165,7 @@ void StepEvents::Noise(const step::StepResult& r, const std::string& layer,
   const std::string message = layer + "." + tensor + ": its norm is " + Brief(norm_over_noise) +
                               " times " + of_errors + "; below sqrt(3) training is said to stall";
   Add(r, "gradient_noise", {layer, tensor, NineDigits(norm_over_noise)}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 // All layers get a row; the console gets one line for all of them.
@@ -182,7 +182,7 @@ void StepEvents::NoGradient(const step::StepResult& r,
         layer.layer + ": all of " + what + " zero; " + telemetry::CauseText(layer));
     fresh.push_back(layer);
   }
-  if (!fresh.empty()) Tell(r, telemetry::NoGradientText(fresh, 5));
+  if (!fresh.empty()) WriteLine(r, telemetry::NoGradientText(fresh, 5));
 }
 
 // A layer's own state machine that has come to one of its bounds since the last logged step.
@@ -198,7 +198,7 @@ void StepEvents::LayerBound(const step::StepResult& r, const graph::ScalePoint& 
                               (floor ? "floor " : "ceiling ") + ShortestText(now) +
                               (floor ? " (scaling.min_scale)" : " (scaling.max_scale)");
   Add(r, floor ? "floor" : "ceiling", {point.layer, "dx", ShortestText(now)}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 void StepEvents::LayerScale(const step::StepResult& r, const graph::ScalePoint& point) {
@@ -212,7 +212,7 @@ void StepEvents::LayerScale(const step::StepResult& r, const graph::ScalePoint& 
   const std::string message =
       point.layer + ": " + why + " (for the first time in this run); its scale is " + scale;
   Add(r, "ceiling", {point.layer, "dx", scale}, message);
-  Tell(r, message);
+  WriteLine(r, message);
 }
 
 // Every overflow is a row, but on the console repeated ones are counted (RepeatedNotes).
@@ -258,7 +258,7 @@ void StepEvents::Policy(const step::StepResult& r, const scaling::ScaleUpdate& u
                                   scaling::WhyForGood(update.after) +
                                   ": no later step can train; scaling.min_scale keeps it above 0";
       Add(r, "floor", {"", "", after}, message);
-      Tell(r, message);
+      WriteLine(r, message);
     }
     // A bound of 0 is reported above, with another text.
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
@@ -267,7 +267,7 @@ void StepEvents::Policy(const step::StepResult& r, const scaling::ScaleUpdate& u
       const std::string message =
           "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
       Add(r, name, {"", "", after}, message);
-      Tell(r, message);
+      WriteLine(r, message);
     };
     bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
     bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");

@@ -111,7 +111,7 @@ class StepEvents {
   void Add(const step::StepResult& result, const std::string& name, const EventTensor& at,
            const std::string& message);
   void LayerBound(const step::StepResult& result, const graph::ScalePoint& point);
-  void Tell(const step::StepResult& result, const std::string& message);
+  void WriteLine(const step::StepResult& result, const std::string& message);
 
   const config::Config& config_;
   telemetry::Recorder& recorder_;

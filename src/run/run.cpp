@@ -12,8 +12,6 @@
 #include "io/run_in_parallel.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
-#include "run/assemble/class_weights.h"
-#include "run/assemble/consistency_check.h"
 #include "run/evaluate/protect_data.h"
 #include "run/facts/data_facts.h"
 #include "run/memory_need.h"
@@ -212,11 +210,11 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const SignalWatch signals;
   std::optional<Session> session;
   const auto begin = [&](const std::optional<Elapsed>& before) {
-    session.emplace(
-        SessionParts{config, phase->config, signals, config.output, *phase->chosen.backend, data,
-                     *phase->graph, *phase->policy, log, options.progress, phase->chosen.threads,
-                     team, options.program, before},
-        from);
+    session.emplace(RunContext{config, data, log, signals, config.output, options.program,
+                               options.progress, team},
+                    SessionParts{phase->config, *phase->chosen.backend, *phase->graph,
+                                 *phase->policy, phase->chosen.threads},
+                    before, from);
   };
   begin(std::nullopt);
   const std::vector<std::string> together =

@@ -20,30 +20,31 @@ namespace {
 
 // The observers of a session: each is made only where the configuration asks for it, and null means
 // that the steps are not observed in that way.
-std::unique_ptr<record::Probe> MakeProbe(const SessionParts& p) {
+std::unique_ptr<record::Probe> MakeProbe(const RunContext& run, const SessionParts& p) {
   if (p.config.log.probe_every == 0) return nullptr;
-  return std::make_unique<record::Probe>(p.config, p.data.image, p.graph, p.backend, p.team);
+  return std::make_unique<record::Probe>(p.config, run.data.image, p.graph, p.backend, run.team);
 }
 
-std::unique_ptr<record::Dump> MakeDump(const SessionParts& p) {
+std::unique_ptr<record::Dump> MakeDump(const RunContext& run, const SessionParts& p) {
   const config::LogConfig& log = p.config.log;
   if (log.dump_every == 0 && log.dump_on == config::DumpOn::kNever) return nullptr;
-  return std::make_unique<record::Dump>(p.config, p.folder, p.graph, p.backend, p.team);
+  return std::make_unique<record::Dump>(p.config, run.folder, p.graph, p.backend, run.team);
 }
 
 // A run does not fail for missing names of classes, because it does not need them itself.
-InputFacts FactsForCheckpoints(const SessionParts& p) {
+InputFacts FactsForCheckpoints(const RunContext& run, const SessionParts& p) {
   try {
-    return InputFactsOf(p.config, p.data);
+    return InputFactsOf(p.config, run.data);
   } catch (const DataError& error) {
-    p.log.Warning(error.what() + std::string("; checkpoints go without names of classes"));
-    return {p.data.image, p.data.mean, p.data.std, {}};
+    run.log.Warning(error.what() + std::string("; checkpoints go without names of classes"));
+    return {run.data.image, run.data.mean, run.data.std, {}};
   }
 }
 
-std::unique_ptr<record::OperandWhatIf> MakeOperandWhatIf(const SessionParts& p) {
+std::unique_ptr<record::OperandWhatIf> MakeOperandWhatIf(const RunContext& run,
+                                                         const SessionParts& p) {
   if (!p.config.log.has_block_scenarios()) return nullptr;
-  return std::make_unique<record::OperandWhatIf>(p.config, p.graph, p.backend, p.team);
+  return std::make_unique<record::OperandWhatIf>(p.config, p.graph, p.backend, run.team);
 }
 
 std::vector<step::StepObserver*> Existing(std::vector<step::StepObserver*> observers) {
@@ -55,45 +56,48 @@ std::vector<step::StepObserver*> Existing(std::vector<step::StepObserver*> obser
 
 // The order of the members is that of their construction: the trainer takes references to the
 // batches, the optimizer, the observers and the log, which therefore come before it.
-Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
-    : p_(parts),
+Session::Session(const RunContext& run, const SessionParts& parts,
+                 const std::optional<Elapsed>& before, const std::optional<ResumePoint>& from)
+    : run_(run),
+      p_(parts),
       batches_(step::MakeBatchesOfTeam(
-          parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
-          step::ResidenceOf(parts.config), parts.config, parts.team, parts.threads)),
+          parts.backend, run.data.train, TrainLoader(parts.config, run.data),
+          step::ResidenceOf(parts.config), parts.config, run.team, parts.threads)),
       optimizer_(parts.backend, step::UpdateRuleOf(parts.config),
                  step::OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, step::WatchedRoundings(parts.graph)),
-      probe_(MakeProbe(parts)),
-      dump_(MakeDump(parts)),
-      operand_what_if_(MakeOperandWhatIf(parts)),
-      distributed_(parts.config, parts.team, parts.graph, parts.backend),
-      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
-                probe_.get(), operand_what_if_.get(), parts.team),
+      probe_(MakeProbe(run, parts)),
+      dump_(MakeDump(run, parts)),
+      operand_what_if_(MakeOperandWhatIf(run, parts)),
+      distributed_(parts.config, run.team, parts.graph, parts.backend),
+      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, run.log,
+                probe_.get(), operand_what_if_.get(), run.team),
       steps_per_epoch_(batches_->batches_per_epoch()),
       total_steps_(step::TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, *batches_, parts.policy, optimizer_, step_log_,
                Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
-               distributed_, parts.team),
-      evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
-      progress_(parts.log, parts.progress),
-      input_facts_(FactsForCheckpoints(parts)),
-      start_(parts.before ? parts.before->start : telemetry::SteadySeconds()),
+               distributed_, run.team),
+      evaluator_(parts.config, run.data.image, parts.backend, &parts.graph),
+      progress_(run.log, run.progress),
+      input_facts_(FactsForCheckpoints(run, parts)),
+      start_(before ? before->start : telemetry::SteadySeconds()),
       last_timing_(telemetry::SteadySeconds()) {
-  if (p_.before) training_seconds_ = p_.before->training_seconds, images_ = p_.before->images;
+  if (before) training_seconds_ = before->training_seconds, images_ = before->images;
   if (KeepsAverage(p_.config))
-    average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
-  if (MeasuresClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
+    average_ = std::make_unique<WeightAverage>(p_.config, run_.data.image, p_.backend, p_.graph);
+  if (MeasuresClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, run_.data);
   // The statistics of the trained weights are found with the training graph itself; the average has
   // parameters of its own, and so needs a second graph that trains.
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
-      norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend, p_.team);
+      norms_ =
+          std::make_unique<NormStatistics>(p_.config, run_.data, p_.graph, p_.backend, run_.team);
     if (EvaluatesAverage(p_.config)) {
       average_graph_ =
-          StatisticsGraph(p_.config, p_.data.image, p_.backend, average_->graph(), p_.team);
-      average_norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_,
-                                                        p_.backend, p_.team);
+          StatisticsGraph(p_.config, run_.data.image, p_.backend, average_->graph(), run_.team);
+      average_norms_ = std::make_unique<NormStatistics>(p_.config, run_.data, *average_graph_,
+                                                        p_.backend, run_.team);
     }
   }
   // A fresh run: the start of the scale looks at initialized weights, and the average begins with
@@ -101,9 +105,9 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
   if (!from) {
     const graph::WeightsCover cover =
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
-    if (!cover.missing.empty()) p_.log.Warning(cover.MissingText());
-    if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
-    if (!cover.skipped.empty()) p_.log.Info(cover.SkippedText());
+    if (!cover.missing.empty()) run_.log.Warning(cover.MissingText());
+    if (!cover.ignored.empty()) run_.log.Info(cover.IgnoredText());
+    if (!cover.skipped.empty()) run_.log.Info(cover.SkippedText());
     if (p_.policy.AwaitsStart()) ChooseStart();
     optimizer_.RoundMasters();
     if (average_) average_->Start();
@@ -114,7 +118,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
 
 // init_scale: auto. The forward pass that it takes leaves no trace.
 void Session::ChooseStart() {
-  const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend, p_.team);
+  const double largest =
+      LargestLogitGradient(p_.config, run_.data, p_.graph, p_.backend, run_.team);
   start_scale_ = scaling::ChooseStart(p_.config.scaling, largest, NarrowestGradient(p_.graph));
   p_.policy.Start(start_scale_->scale);
   graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
@@ -124,18 +129,18 @@ void Session::ChooseStart() {
 // written in every case, so that each end can be gone on from.
 std::optional<int> Session::Run() {
   // The first process alone has read the logs of a run that is resumed.
-  evaluated_step_ = parallel::GatherAll(p_.team.all(), evaluated_step_).front();
+  evaluated_step_ = parallel::GatherAll(run_.team.all(), evaluated_step_).front();
   ReportStart();
   LogDiagnostics();
   const bool may_reside = p_.graph.label_memory() != nullptr &&
                           step::ResidenceOf(p_.config) == step::Residence::kAnywhere;
   // Several processes make their parts of batches on the host in any case.
-  if (may_reside && !batches_->resident() && p_.team.ranks() == 1)
-    p_.log.Info("training images stay on the host: " +
-                (batches_->why_on_host().empty()
-                     ? "they would take more than half of the device's free memory"
-                     : batches_->why_on_host()) +
-                (batches_->as_bytes() ? "; they go to the device as bytes" : ""));
+  if (may_reside && !batches_->resident() && run_.team.ranks() == 1)
+    run_.log.Info("training images stay on the host: " +
+                  (batches_->why_on_host().empty()
+                       ? "they would take more than half of the device's free memory"
+                       : batches_->why_on_host()) +
+                  (batches_->as_bytes() ? "; they go to the device as bytes" : ""));
   if (EvaluationMissing()) {
     EvaluateAll();
     if (CheckpointDue(trainer_.steps())) Checkpoint();
@@ -158,7 +163,7 @@ std::optional<int> Session::Run() {
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
   if (end == End::kSwitch) {
-    p_.team.AllGatherText("");  // nobody reads before it is written
+    run_.team.AllGatherText("");  // nobody reads before it is written
     return std::nullopt;
   }
   if (end != End::kSignal) FailTraining(end);
@@ -166,13 +171,14 @@ std::optional<int> Session::Run() {
   const int signal = signal_;
   const std::string why = signal == SIGPIPE ? "by a closed pipe: nobody reads the output any more"
                                             : "by signal " + std::to_string(signal);
-  p_.log.Info("stopped " + why + "; after step " + std::to_string(trainer_.steps()) +
-              ", go on with: " + ResumeCommand());
+  run_.log.Info("stopped " + why + "; after step " + std::to_string(trainer_.steps()) +
+                ", go on with: " + ResumeCommand());
   return 128 + signal;
 }
 
 std::string Session::ResumeCommand() const {
-  return p_.team.launcher() + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
+  return run_.team.launcher() + ShellWord(run_.program) + " train --resume " +
+         ShellPath(run_.folder);
 }
 
 void Session::FailTraining(End end) {
@@ -189,7 +195,7 @@ void Session::FailTraining(End end) {
       "), as events.csv tells; first: " + telemetry::NameText(first) + ": " +
       telemetry::AdviceText(first) +
       (telemetry::IsOfScale(first) ? " (scaling.scale, scaling.init_scale)" : "") +
-      "; what to change: ada-train advise " + ShellPath(p_.folder));
+      "; what to change: ada-train advise " + ShellPath(run_.folder));
 }
 
 // The order of the checks after a step is a promise: the policy's end comes before an evaluation is
@@ -197,7 +203,7 @@ void Session::FailTraining(End end) {
 // signals are looked at only when the step has left a consistent state.
 Session::End Session::Loop() {
   const std::int64_t last =
-      std::min(total_steps_, config::LastStepAsAt(p_.whole.precision, trainer_.steps() + 1));
+      std::min(total_steps_, config::LastStepAsAt(run_.config.precision, trainer_.steps() + 1));
   while (trainer_.steps() < last) {
     const step::StepResult r = trainer_.Step();
     images_ += r.images;
@@ -230,9 +236,9 @@ Session::End Session::Loop() {
 // counts.
 Session::StopReason Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
-  const StopReason mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
+  const StopReason mine{run_.signals.signal(), limit > 0 && Seconds() >= limit};
   StopReason agreed;
-  for (const StopReason& one : parallel::GatherAll(p_.team.all(), mine)) {
+  for (const StopReason& one : parallel::GatherAll(run_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }

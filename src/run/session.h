@@ -36,22 +36,24 @@ struct Elapsed {
   std::int64_t images = 0;
 };
 
-// What a session is made of; all of it outlives the session.
-struct SessionParts {
-  const config::Config& whole;   // of the run
-  const config::Config& config;  // the same with the precision of this session's steps
+// What all sessions of a run share; it outlives them.
+struct RunContext {
+  const config::Config& config;
+  const RunData& data;
+  telemetry::Log& log;
   const SignalWatch& signals;
   std::string folder;
+  std::string program = "ada-train";  // as it was called
+  bool progress = false;
+  step::Team& team = step::Team::OfOne();
+};
+// What a session trains, and on what; it outlives the session.
+struct SessionParts {
+  const config::Config& config;  // the run's with the precision of this session's steps
   backend::Backend& backend;
-  const RunData& data;
   graph::Graph& graph;
   scaling::Policy& policy;
-  telemetry::Log& log;
-  bool progress;
   int threads;
-  step::Team& team = step::Team::OfOne();
-  std::string program = "ada-train";   // as it was called
-  std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
 
 // Made by Train (run.cpp) in each process, once for the run and once more after each switch of the
@@ -61,8 +63,10 @@ struct SessionParts {
 class Session {
  public:
   // Loads the state that `from` holds, or makes a fresh one, and changes no file. Throws DataError
-  // if the checkpoint, or a log whose length it stores, is not as it must be.
-  Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
+  // if the checkpoint, or a log whose length it stores, is not as it must be. before: of the run's
+  // sessions before this one, in this process.
+  Session(const RunContext& run, const SessionParts& parts, const std::optional<Elapsed>& before,
+          const std::optional<ResumePoint>& from);
   // Opens the logs and truncates them to the state's step; to be called once, before Run.
   void OpenLogs();
   // Records, when a run begins, which images are left out of its splits and which were left out of
@@ -88,7 +92,7 @@ class Session {
   };
   StopReason Agreed() const;
   std::string ResumeCommand() const;  // as it must be typed
-  bool writes() const { return p_.team.writes(); }
+  bool writes() const { return run_.team.writes(); }
   // Broken images of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
   // Collective. Fills layer_states_ in every process.
@@ -121,7 +125,7 @@ class Session {
   void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
                     bool decides_best);
   // 0: samples are images.
-  std::int64_t TokensOfSample() const { return TokensOfSequence(p_.config, p_.data.image); }
+  std::int64_t TokensOfSample() const { return TokensOfSequence(p_.config, run_.data.image); }
   std::string TextHits(const EvaluationResult& result) const;
   // The rows of classes.csv and confusion.csv.
   void RecordMetrics(const std::string& split, const MetricsResult& metrics_result);
@@ -139,6 +143,7 @@ class Session {
   bool Summarize(telemetry::RunStatus status);
   double Seconds() const;
 
+  RunContext run_;
   SessionParts p_;
   telemetry::Recorder recorder_;
   std::unique_ptr<step::Batches> batches_;

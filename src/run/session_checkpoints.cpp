@@ -6,7 +6,7 @@
 #include "io/file.h"
 #include "io/text.h"
 #include "run/about/about.h"
-#include "run/assemble/class_weights.h"
+#include "run/assemble/assemble.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/session.h"
 #include "scaling/rules/state_text.h"
@@ -37,16 +37,16 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
 // the last one of its precision, so the first step to come has other formats.
 void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
-  telemetry::CheckLogs(p_.folder, s.lengths);
+  telemetry::CheckLogs(run_.folder, s.lengths);
   const bool switched =
-      s.step < total_steps_ && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
-  RestoreParts(from, p_.team.rank(), switched, p_.graph, optimizer_, p_.policy, p_.backend);
+      s.step < total_steps_ && config::LastStepAsAt(run_.config.precision, s.step) == s.step;
+  RestoreParts(from, run_.team.rank(), switched, p_.graph, optimizer_, p_.policy, p_.backend);
   if (average_)
     LoadCheckpointTensors(OpenCheckpointTensors(from.stem), average_->graph(), nullptr, p_.backend,
                           kAveragePrefix);
   for (const std::string& name : step_log_.LoadScenarios(s.scenarios))
-    p_.log.Info("log.what_if: scenario " + name +
-                " is another one than the run had under this name; it begins anew");
+    run_.log.Info("log.what_if: scenario " + name +
+                  " is another one than the run had under this name; it begins anew");
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
   checkpoint_step_ = s.step;
@@ -56,8 +56,8 @@ void Session::Restore(const ResumePoint& from) {
 // The recorder reads what stays of the logs, from which the number of skipped steps and the last
 // evaluation are known again: they are not in the checkpoint.
 void Session::OpenLogs() {
-  recorder_.Open(p_.folder, lengths_, LogsOf(p_.config), p_.config.log.tensorboard);
-  const std::string folder = p_.folder + "/checkpoints";
+  recorder_.Open(run_.folder, lengths_, LogsOf(p_.config), p_.config.log.tensorboard);
+  const std::string folder = run_.folder + "/checkpoints";
   RemoveOtherCheckpoints(folder, checkpoint_step_);
   // A kill may have come between this checkpoint and the deletion of older ones.
   if (checkpoint_step_ >= 0) PruneCheckpoints(folder, p_.config.checkpoint.keep, checkpoint_step_);
@@ -89,8 +89,8 @@ CheckpointState Session::State() {
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.input = input_facts_;
-  s.data_facts = p_.data.facts;
-  s.config = config::ToYaml(p_.whole);
+  s.data_facts = run_.data.facts;
+  s.config = config::ToYaml(run_.config);
   s.backend = p_.backend.Describe();
   s.version = Versions().front().value;
   return s;
@@ -99,7 +99,7 @@ CheckpointState Session::State() {
 // Where each process decides on its own it has states of its own.
 void Session::GatherLayerStates() {
   layer_states_.clear();
-  if (p_.team.decides_together()) return;
+  if (run_.team.decides_together()) return;
   p_.graph.CollectLayerScalers();
   std::string text;  // a line a layer: name, then keys and values, between tabs
   for (const graph::ScalePoint& point : p_.graph.scales()) {
@@ -109,8 +109,8 @@ void Session::GatherLayerStates() {
       text += '\t' + key + '\t' + value;
     text += '\n';
   }
-  const std::vector<std::string> all = p_.team.AllGatherText(text);
-  for (int rank = 1; rank < p_.team.ranks(); ++rank) {
+  const std::vector<std::string> all = run_.team.AllGatherText(text);
+  for (int rank = 1; rank < run_.team.ranks(); ++rank) {
     std::istringstream lines(all[static_cast<std::size_t>(rank)]);
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
@@ -126,7 +126,7 @@ void Session::GatherLayerStates() {
 void Session::KeepWeights(const std::map<std::string, std::int64_t>& lengths) {
   if (!writes()) return;
   const std::int64_t step = trainer_.steps();
-  const std::string folder = p_.folder + "/checkpoints", stem = CheckpointStem(folder, step);
+  const std::string folder = run_.folder + "/checkpoints", stem = CheckpointStem(folder, step);
   try {
     RestoreNorms();
     if (checkpoint_step_ != step) {
@@ -136,12 +136,12 @@ void Session::KeepWeights(const std::map<std::string, std::int64_t>& lengths) {
       PruneCheckpoints(folder, p_.config.checkpoint.keep, step);
       checkpoint_step_ = step;
     }
-    p_.log.Warning("the evaluation after step " + std::to_string(step) +
-                   " failed; the weights of that step are in " + stem +
-                   ".safetensors; when the cause is mended, go on with: " + ResumeCommand());
+    run_.log.Warning("the evaluation after step " + std::to_string(step) +
+                     " failed; the weights of that step are in " + stem +
+                     ".safetensors; when the cause is mended, go on with: " + ResumeCommand());
   } catch (const std::exception& error) {
-    p_.log.Warning("the evaluation after step " + std::to_string(step) +
-                   " failed, and so did writing the weights of that step: " + error.what());
+    run_.log.Warning("the evaluation after step " + std::to_string(step) +
+                     " failed, and so did writing the weights of that step: " + error.what());
   }
 }
 
@@ -152,7 +152,7 @@ void Session::WriteState(const std::string& stem) {
 }
 
 void Session::WriteState(const std::string& stem, const CheckpointState& state) {
-  CreateFolder(p_.folder + "/checkpoints");
+  CreateFolder(run_.folder + "/checkpoints");
   WriteCheckpoint(stem, state, p_.graph, optimizer_, average_ ? &average_->graph() : nullptr,
                   p_.backend);
 }
@@ -161,14 +161,14 @@ void Session::WriteState(const std::string& stem, const CheckpointState& state) 
 // checkpoints go when the one that replaces them is whole.
 void Session::Checkpoint() {
   progress_.Pause("writing a checkpoint");
-  const std::string folder = p_.folder + "/checkpoints";
+  const std::string folder = run_.folder + "/checkpoints";
   const std::int64_t step = trainer_.steps();
   checkpoint_step_ = step;
   GatherLayerStates();
   if (!writes()) return;
   WriteState(CheckpointStem(folder, step));
   PruneCheckpoints(folder, p_.config.checkpoint.keep, step);
-  p_.log.Debug("checkpoint of step " + std::to_string(checkpoint_step_) + " written");
+  run_.log.Debug("checkpoint of step " + std::to_string(checkpoint_step_) + " written");
   progress_.Pause();
 }
 

@@ -17,7 +17,7 @@ namespace ada::run {
 void Session::EvaluateAll() {
   progress_.Pause();
   GatherLayerStates();
-  if (p_.team.ranks() > 1 && checkpoint_step_ != trainer_.steps()) Checkpoint();
+  if (run_.team.ranks() > 1 && checkpoint_step_ != trainer_.steps()) Checkpoint();
   const std::map<std::string, std::int64_t> lengths =
       writes() ? recorder_.Sync() : std::map<std::string, std::int64_t>();
   const double best = best_top1_;
@@ -39,7 +39,7 @@ void Session::EvaluateUnguarded() {
   if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
   EvaluateSplits();
   RestoreNorms();
-  if (best_due_) WriteState(p_.folder + "/checkpoints/best");
+  if (best_due_) WriteState(run_.folder + "/checkpoints/best");
   best_due_ = false;
   if (writes()) recorder_.Flush();
   LogDiagnostics();
@@ -48,7 +48,7 @@ void Session::EvaluateUnguarded() {
 
 void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
   replaced_norms_.push_back(&norms);
-  NoteBroken("train", BrokenOfAll(norms.RecomputeShown(p_.log, p_.progress, of)));
+  NoteBroken("train", BrokenOfAll(norms.RecomputeShown(run_.log, run_.progress, of)));
 }
 
 // Checkpoints hold the running averages.
@@ -60,15 +60,15 @@ void Session::RestoreNorms() {
 // Whether the step's evaluation is still to be made: a run that is resumed where one failed.
 bool Session::EvaluationMissing() const {
   const std::int64_t step = trainer_.steps();
-  const bool any = p_.data.validation.images() > 0 || p_.data.test.images() > 0;
+  const bool any = run_.data.validation.images() > 0 || run_.data.test.images() > 0;
   return any && step > 0 && step < total_steps_ && EvaluationDue(step) && evaluated_step_ != step;
 }
 
 // The validation split chooses the best weights where there is one, else the test split does.
 void Session::EvaluateSplits() {
-  const bool held_back = p_.data.validation.images() > 0;
-  if (held_back) EvaluateSplit("validation", p_.data.validation, true);
-  if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
+  const bool held_back = run_.data.validation.images() > 0;
+  if (held_back) EvaluateSplit("validation", run_.data.validation, true);
+  if (run_.data.test.images() > 0) EvaluateSplit("test", run_.data.test, !held_back);
 }
 
 // Judges a split with the trained weights, with their average, or with both (evaluate.weights).
@@ -86,22 +86,22 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
 void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                            const data::Dataset& dataset, bool decides_best) {
   const std::unique_ptr<Metrics> metrics =
-      MakeMetrics(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
+      MakeMetrics(p_.config, run_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
-    telemetry::EvaluationProgress progress(p_.log, p_.progress, "evaluating " + split,
+    telemetry::EvaluationProgress progress(run_.log, run_.progress, "evaluating " + split,
                                            dataset.images(), telemetry::SteadySeconds,
                                            TokensOfSample());
     EvaluationCallbacks callbacks;
     callbacks.metrics = metrics.get();
     // Parts are of about one size: the progress of all is estimated by this process's own.
-    const std::int64_t ranks = p_.team.ranks();
+    const std::int64_t ranks = run_.team.ranks();
     callbacks.after_batch = [&](std::int64_t images) {
       progress.Update(std::min(images * ranks, dataset.images()));
     };
-    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), callbacks, p_.team);
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, run_.data), callbacks, run_.team);
   }();
   NoteBroken(split, BrokenOfAll(e.broken));
-  if (metrics) JoinMetrics(p_.team, *metrics);
+  if (metrics) JoinMetrics(run_.team, *metrics);
   if (!writes()) return;
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
@@ -123,9 +123,9 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   if (p_.config.task == Task::kDetection)
     loss += Formatted(" (locations %.4f, classes %.4f)", telemetry::Printable(e.location_loss),
                       telemetry::Printable(e.loss - e.location_loss));
-  p_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
-              "  (" + std::to_string(e.images) +
-              (TokensOfSample() > 0 ? " sequences)" : " images)"));
+  run_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
+                "  (" + std::to_string(e.images) +
+                (TokensOfSample() > 0 ? " sequences)" : " images)"));
   // A number that grows as the loss falls, and is never negative.
   if (DecidesByLoss(p_.config)) score = std::exp(-e.loss);
   if (decides_best) DecideBest(score);
@@ -159,7 +159,7 @@ void Session::DecideBest(double score) {
   if (norms_ || average_norms_)
     best_due_ = true;  // statistics of the evaluation are where the running averages belong
   else
-    WriteState(p_.folder + "/checkpoints/best");
+    WriteState(run_.folder + "/checkpoints/best");
 }
 
 }  // namespace ada::run

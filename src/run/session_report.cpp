@@ -6,7 +6,7 @@
 #include "graph/network/precision.h"
 #include "io/text.h"
 #include "run/about/about.h"
-#include "run/assemble/class_weights.h"
+#include "run/assemble/assemble.h"
 #include "run/session.h"
 
 namespace ada::run {
@@ -60,10 +60,10 @@ void Session::Timing(const step::StepResult& r) {
 void Session::LogDiagnostics() {
   const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
   for (; diagnostics_logged_ < diagnostics.size(); ++diagnostics_logged_)
-    p_.log.Debug(diagnostics[diagnostics_logged_]);
+    run_.log.Debug(diagnostics[diagnostics_logged_]);
   for (const std::string& warning : p_.backend.Warnings()) {
     if (Contains(warnings_logged_, warning)) continue;
-    p_.log.Warning(warning);
+    run_.log.Warning(warning);
     warnings_logged_.push_back(warning);
   }
 }
@@ -84,9 +84,9 @@ void Session::WarnOfBroken(const std::string& split, const data::BrokenImage& im
   // The set holds one file more than are named: the one that told of further files.
   constexpr std::size_t kWarned = 10;
   if (broken_.size() > kWarned || !broken_.insert(image.file).second) return;
-  p_.log.Warning(broken_.size() <= kWarned
-                     ? data::LeftOutText(split, image)
-                     : "more images that cannot be read are left out; events.csv names all");
+  run_.log.Warning(broken_.size() <= kWarned
+                       ? data::LeftOutText(split, image)
+                       : "more images that cannot be read are left out; events.csv names all");
 }
 
 // A run that goes on has these rows in its events.csv already, and only warns again.
@@ -96,9 +96,9 @@ void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
     if (trainer_.steps() == 0) return NoteBroken(split, images);
     for (const data::BrokenImage& image : images) WarnOfBroken(split, image);
   };
-  tell("train", p_.data.train.left_out);
-  tell("validation", p_.data.validation.left_out);
-  tell("test", p_.data.test.left_out);
+  tell("train", run_.data.train.left_out);
+  tell("validation", run_.data.validation.left_out);
+  tell("test", run_.data.test.left_out);
   tell("train", of_weights);
 }
 
@@ -111,7 +111,7 @@ std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::Brok
                       image.message.size()) +
             image.file + image.message;
   std::vector<data::BrokenImage> all;
-  for (const std::string& of_rank : p_.team.AllGatherText(text))
+  for (const std::string& of_rank : run_.team.AllGatherText(text))
     for (std::size_t at = 0; at < of_rank.size();) {
       const auto number = [&] {
         const std::size_t begin = at;
@@ -146,7 +146,7 @@ void Session::ReportStart() {
   }
   ReportSwitch();
   if (IsScaledByBatch(p_.config.precision, p_.graph))
-    p_.log.Info(
+    run_.log.Info(
         "operands x have scales by the largest value of a batch: what evaluations give "
         "depends a little on data.evaluate_batch_size (" +
         std::to_string(p_.config.data.evaluation_batch()) + ")");
@@ -154,20 +154,20 @@ void Session::ReportStart() {
   const std::string scale = ShortestText(start_scale_->scale);
   const std::string message = "the run starts with S = " + scale + ": " + start_scale_->reason;
   recorder_.Event({1, 1, "init_scale", "", "", scale, message});
-  p_.log.Info("init_scale: auto: " + message);
+  run_.log.Info("init_scale: auto: " + message);
 }
 
 // A resumed session whose first step is the first after the switch says it again: the logs end
 // before it.
 void Session::ReportSwitch() {
   const std::int64_t step = trainer_.steps() + 1;
-  for (const config::PrecisionSwitchConfig& change : p_.whole.precision.schedule) {
+  for (const config::PrecisionSwitchConfig& change : run_.config.precision.schedule) {
     if (change.from_step != step || step > total_steps_) continue;
     const std::string message =
         "precision.schedule: from step " + std::to_string(step) + " on " + config::TextOf(change);
     recorder_.Event({step, (step - 1) / steps_per_epoch_ + 1, "precision", "", "",
                      FormatName(p_.config.precision.format), message});
-    p_.log.Info(message);
+    run_.log.Info(message);
   }
 }
 
@@ -190,7 +190,7 @@ bool Session::Summarize(telemetry::RunStatus status) {
   if (!writes()) return true;
   telemetry::SummaryFacts f;
   f.name = p_.config.name;
-  f.folder = p_.folder;
+  f.folder = run_.folder;
   f.status = status;
   f.model = p_.config.model.zoo.empty() ? "layers" : p_.config.model.zoo;
   f.dataset = p_.config.data.dataset;
@@ -206,17 +206,17 @@ bool Session::Summarize(telemetry::RunStatus status) {
   f.tokens = TokensOfSample();
   f.bytes = TokensAreBytes(p_.config);
   f.log_every = p_.config.log.every;
-  f.uncounted = config::UncountedStatistics(p_.whole);
+  f.uncounted = config::UncountedStatistics(run_.config);
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
   if (distributed_.on_host() && training_seconds_ > 0)
-    p_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
-                          100 * distributed_.waited_seconds() / training_seconds_,
-                          p_.team.ranks()));
+    run_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
+                            100 * distributed_.waited_seconds() / training_seconds_,
+                            run_.team.ranks()));
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
-  return p_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),
-                       telemetry::SummaryText(f, recorder_.run(), recorder_.layers(), true));
+  return run_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),
+                         telemetry::SummaryText(f, recorder_.run(), recorder_.layers(), true));
 }
 
 }  // namespace ada::run

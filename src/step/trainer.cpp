@@ -171,28 +171,33 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
   // place, and a sum would count them twice. Where the host adds them up, it hands them over.
   graph::GradientReducer* const reducer =
       last && !accumulated_.active() ? distributed_.reducer() : nullptr;
-  const bool refreshes = runs_as_one_ && !pass.accumulate;  // once a batch
-  const auto passes = [&] {
-    if (refreshes) graph_.RefreshWeights(pass);
+  if (!runs_as_one_) {
     graph_.Forward(pass, observers_.active());
     clock_.Lap(&PhaseSeconds::forward);
     graph_.Backward(pass, observers_.active(), reducer);
+    return;
+  }
+  graph::Graph::MicroBatch batch;
+  batch.refreshes = !pass.accumulate;  // once a batch
+  batch.reducer = reducer;
+  if (request_.layers) batch.check = [this] { optimizer_.CheckWatched(); };
+  if (last) batch.update = PlannedUpdate();
+  batch.after = [this](graph::Graph::Stage stage) {
+    using enum graph::Graph::Stage;
+    clock_.Lap(stage == kForward    ? &PhaseSeconds::forward
+               : stage == kBackward ? &PhaseSeconds::backward
+                                    : &PhaseSeconds::update);
   };
-  if (!runs_as_one_) return passes();
-  static_assert(backend::UpdatePlan::kKinds << 5 <= graph::Graph::kMostKinds);
-  const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (reducer != nullptr ? 4u : 0u) |
-                              (request_.layers ? 8u : 0u) | (last ? 16u : 0u);
-  graph_.RunAsOne(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
-    passes();
-    if (request_.layers) optimizer_.CheckWatched();
-    clock_.Lap(&PhaseSeconds::backward);
-    if (last) AskForUpdate(pass);
-  });
+  graph_.RunMicroBatch(pass, batch);
+}
+
+graph::Graph::Update Trainer::PlannedUpdate() {
+  return {plan_.kind(), [this] { optimizer_.Update(); }};
 }
 
 // Asks for the update alone, which a device may replay as a unit of its own.
 void Trainer::AskForUpdate(const backend::Pass& pass) {
-  graph_.RunAsOne(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
+  graph_.RunUpdate(pass, PlannedUpdate());
   clock_.Lap(&PhaseSeconds::update);
 }
 

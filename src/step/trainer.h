@@ -57,6 +57,7 @@ class Trainer {
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
   void Work(const backend::Pass& pass, bool last);
+  graph::Graph::Update PlannedUpdate();
   void AskForUpdate(const backend::Pass& pass);
   void JoinCounts(const backend::Pass& pass);
   bool WantsCounts(const StepResult& result, const backend::Pass& pass) const;

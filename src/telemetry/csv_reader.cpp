@@ -1,4 +1,6 @@
-// Reads a file block by block, finds its rows and checks them against the header.
+// CSV files are read block by block, their rows found by RFC 4180, also where the text ends within
+// one, and checked against the header. A follower goes on where it stopped, and knows by the last
+// bytes whether that is still there.
 #include "telemetry/csv_reader.h"
 
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "error.h"
@@ -15,6 +18,58 @@
 #include "io/text.h"
 
 namespace ada::telemetry {
+
+namespace {
+
+// Appends the rest of a quoted field and moves `at` to its closing quote; false: there is none.
+// A quote within quotes is written twice. At the end of the text a quote counts as the closing one,
+// since more text may still double it: then the caller asks again.
+bool TakeQuoted(std::string_view text, std::size_t& at, std::string& field) {
+  for (; at < text.size(); ++at) {
+    if (text[at] == '"') {
+      if (at + 1 == text.size() || text[at + 1] != '"') return true;
+      ++at;
+    }
+    field += text[at];
+  }
+  return false;
+}
+
+}  // namespace
+
+Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std::size_t& used) {
+  fields.clear();
+  std::string field;
+  bool closed = false;  // the field was quoted and its closing quote was read
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    // A carriage return before a line end belongs to it; elsewhere it is part of the field.
+    if (c == '\r' && (at + 1 == text.size() || text[at + 1] == '\n')) continue;
+    if (c == ',' || c == '\n') {
+      fields.push_back(std::move(field));
+      field.clear();
+      closed = false;
+      used = at + 1;
+      if (c == '\n') return Ending::kLineEnd;
+    } else if (closed) {
+      return Ending::kTextBehindQuote;
+    } else if (c == '"') {
+      if (!field.empty()) return Ending::kQuoteInField;
+      if (!TakeQuoted(text, ++at, field)) return Ending::kQuoteOpen;
+      closed = true;
+    } else {
+      field += c;
+    }
+  }
+  // An empty text is no record; `""` without a line end is one, of one empty field.
+  if (fields.empty() && field.empty() && !closed) return Ending::kNothing;
+  fields.push_back(std::move(field));
+  used = text.size();
+  return Ending::kTorn;
+}
+
+// --- Files ---
+
 namespace {
 
 // A record that does not fit makes the next read larger.
@@ -290,6 +345,50 @@ void CsvReader::FailTooLong() const {
   Fail(
       "more than 1 MiB without the end of a row (an open quote, or no CSV file at all); expected "
       "rows of some hundred bytes");
+}
+
+// --- Files that grow ---
+
+// The last bytes tell: a row holds the step and numbers of many digits, so that another run hardly
+// has the same bytes in the same place.
+bool CsvFollower::Changed() const {
+  if (header_.empty()) return false;
+  std::string ignored;
+  const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
+  if (fd < 0) return true;
+  const auto size = static_cast<std::int64_t>(last_.size());
+  const bool same = SizeOfFile(fd) >= offset_ && TextAt(fd, offset_ - size, last_.size()) == last_;
+  CloseFile(fd);
+  return !same;
+}
+
+void CsvFollower::Restart() {
+  header_.clear();
+  last_.clear();
+  offset_ = 0;
+}
+
+void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
+  std::unique_ptr<CsvReader> file;
+  jumped_ = false;
+  try {
+    file.reset(new CsvReader(path_, header_, offset_));
+  } catch (const DataError&) {  // not there yet
+    return;
+  }
+  if (file->header().empty()) return;
+  const std::int64_t size = SizeOfFile(file->fd_);
+  // A jump lands within a row, most likely: reading begins after the next line end.
+  if (header_.empty() && size - file->offset() > window_) {
+    file->GoTo(size - window_);
+    file->SkipLine();
+    jumped_ = true;
+  }
+  read(*file);
+  header_ = file->header();
+  offset_ = file->offset();
+  const std::size_t kept = std::min(file->start_, CsvReader::kRemembered);
+  last_ = file->buffer_.substr(file->start_ - kept, kept);
 }
 
 }  // namespace ada::telemetry

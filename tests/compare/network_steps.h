@@ -87,12 +87,10 @@ class NetworkSteps {
       pass.draw = static_cast<std::uint64_t>(2 * step_ + part);
       graph_->SetBatch(images_.data(), labels_.data(), pass.rows);
       // As the trainer does: the update goes with the last backward pass.
-      graph_->RunAsOne(static_cast<std::uint64_t>(part), pass, [&] {
-        if (part == 0) graph_->RefreshWeights(pass);
-        graph_->Forward(pass);
-        graph_->Backward(pass);
-        if (part == 1) optimizer_.Update();
-      });
+      graph::Graph::MicroBatch batch;
+      batch.refreshes = part == 0;
+      if (part == 1) batch.update = {0, [this] { optimizer_.Update(); }};
+      graph_->RunMicroBatch(pass, batch);
     }
     losses_.push_back(graph_->Result().loss_sum);
     graph_->Collect(pass);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/compare/op_outputs.h"
 #include "backend/compare/tolerances.h"
 #include "backend/naive_matmul.h"
-#include "backend/noted.h"
 #include "cuda/on_both.h"
 
 namespace ada::backend::test {

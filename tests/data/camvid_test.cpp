@@ -6,7 +6,7 @@
 
 #include "data/images/picture.h"
 #include "data/readers.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "golden_table.h"
 #include "golden_vision.h"
 #include "recorded_pictures.h"

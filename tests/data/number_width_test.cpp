@@ -1,12 +1,12 @@
 // The width of numbers without a header, told by streams of known width: no text of uint16 is taken
 // for a wider one, whatever its vocabulary is.
-#include "data/tokens/number_width.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
+
+#include "data/tokens/token_files.h"
 
 namespace ada::data {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "data/batch_maker.h"
 #include "data/readers.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "skip.h"
 #include "vision/coder.h"
 

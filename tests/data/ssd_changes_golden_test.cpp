@@ -1,8 +1,8 @@
 // SSD's random changes against what ChainerCV and OpenCV made with the same draws.
 #include <doctest/doctest.h>
 
+#include "data/box_changes.h"
 #include "data/images/select_kernels.h"
-#include "data/ssd_changes.h"
 #include "vision/coder.h"
 #include "vision/recorded_vision.h"
 

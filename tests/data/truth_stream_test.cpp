@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "data/preview/sheet.h"
 #include "data/readers.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "tiny_truth.h"
 #include "vision/coder.h"
 #include "vision/draw.h"

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "data/box_changes.h"
 #include "data/detection/voc_files.h"
 #include "data/labels.h"
-#include "data/ssd_changes.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 #include "number/random.h"

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "backend/loss_specs.h"
+#include "backend/layer_specs.h"
 #include "graph/symbols.h"
 
 namespace ada::graph::test {

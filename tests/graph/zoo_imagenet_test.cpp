@@ -10,7 +10,6 @@
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo.h"
-#include "graph/network/zoo_list.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {

@@ -8,7 +8,6 @@
 
 #include "error.h"
 #include "graph/network/shapes.h"
-#include "graph/network/zoo_list.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {

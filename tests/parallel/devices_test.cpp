@@ -1,6 +1,4 @@
 // Which GPU each process takes: one of its own, whether processes see the same ones or not.
-#include "run/assemble/devices.h"
-
 #include <doctest/doctest.h>
 
 #include <string>

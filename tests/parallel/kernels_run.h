@@ -7,7 +7,6 @@
 #include "backend/cuda/cuda_backend.h"
 #include "config/load.h"
 #include "run/assemble/assemble.h"
-#include "run/assemble/consistency_check.h"
 #include "run/run.h"
 #include "run/session.h"
 #include "step/specs.h"

@@ -21,7 +21,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "run/assemble/assemble.h"
-#include "run/plan/measure.h"
+#include "run/plan/plan_reports.h"
 #include "scaling/policies/policies.h"
 #include "step/specs.h"
 

@@ -37,9 +37,9 @@ std::string ToString(const Difference& d, const std::string& first_name,
               " (allowed: ", d.allowed, ")");
 }
 
-void Checker::Tell(const std::string& what, double first, double second,
-                   const std::string& allowed) {
-  if (std::exchange(told_, true)) return;
+void Checker::Report(const std::string& what, double first, double second,
+                     const std::string& allowed) {
+  if (std::exchange(reported_, true)) return;
   about_.what = what, about_.first = first, about_.second = second, about_.allowed = allowed;
   const auto& [first_name, second_name, slack, report, fp8_sums] = all_.options;
   if (report) return report(about_);
@@ -52,7 +52,7 @@ void Checker::Compare(const char* names, const Numbers& a, const Numbers& b, con
   std::string name;
   for (std::size_t i = 0; std::getline(all, name, ','); ++i) {
     const double bound = allowed[i % allowed.size()] + relative * std::fabs(a[i]);
-    if (!Near(a[i], b[i], bound)) Tell(name, a[i], b[i], Allowed(bound));
+    if (!Near(a[i], b[i], bound)) Report(name, a[i], b[i], Allowed(bound));
   }
 }
 void Checker::CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed) {
@@ -60,11 +60,11 @@ void Checker::CompareBins(const char* name, const Numbers& a, const Numbers& b, 
   std::size_t first = 0;
   for (std::size_t i = a.size(); i-- > 0;)
     if (a[i] != b[i]) apart += std::fabs(a[i] - b[i]), first = i;
-  if (apart > 2 * allowed) Tell(name, a[first], b[first], Text(2 * allowed, " apart in all"));
+  if (apart > 2 * allowed) Report(name, a[first], b[first], Text(2 * allowed, " apart in all"));
 }
 
 // An output on both sides, and how far its values may lie apart (tolerances.h).
-struct Checker::Seen {
+struct Checker::OutputValues {
   const Output& out;
   const SumTolerance& sums;
   std::vector<float> values[2] = {};
@@ -73,21 +73,21 @@ struct Checker::Seen {
   bool finite = sums.exact();    // or a side is
   double near = 0, counted = 0;  // before rounding; values that may be counted otherwise
 
-  Seen(const PairedMemory& memory, const Output& output, const SumTolerance& of)
+  OutputValues(const PairedMemory& memory, const Output& output, const SumTolerance& of)
       : out(output), sums(of) {
     const scaling::TensorScaler* scaler = out.is.style.per_tensor_scale;
-    if (scaler != nullptr && out.current == nullptr) own = Wide(memory.Read(0, &scaler->scale));
+    if (scaler != nullptr && out.current == nullptr) own = AsDouble(memory.Read(0, &scaler->scale));
     for (const int side : {0, 1}) {
       std::vector<float> all = values[side] = memory.Values(side, out.is.tensor, out.images);
-      numel = Wide(all.size());
+      numel = AsDouble(all.size());
       if (!out.is.tensor && out.is.stats != nullptr) {
         const TensorStats stats = memory.Read(side, out.is.stats);
-        all = {stats.max_abs}, numel = Wide(stats.numel);
+        all = {stats.max_abs}, numel = AsDouble(stats.numel);
       }
       double most = 0;
       bool is_finite = true;
       for (const float x : all)
-        std::isfinite(x) ? most = std::max(most, std::fabs(Wide(x))) : is_finite = false;
+        std::isfinite(x) ? most = std::max(most, std::fabs(AsDouble(x))) : is_finite = false;
       largest = std::min(largest, most), finite = finite || is_finite;
     }
     near = sums.exact() ? 0 : sums.error * (sums.scale + largest);
@@ -105,30 +105,30 @@ struct Checker::Seen {
   }
 };
 
-void Checker::CheckValues(const Seen& seen) {
+void Checker::CheckValues(const OutputValues& seen) {
   const std::vector<float>&first = seen.values[0], &second = seen.values[1];
   double otherwise = 0;
   std::size_t last = 0;
   for (std::size_t i = 0; i < first.size(); ++i) {
-    const double x = Wide(first[i]), y = Wide(second[i]), a = seen.Finite(x, y),
+    const double x = AsDouble(first[i]), y = AsDouble(second[i]), a = seen.Finite(x, y),
                  b = seen.Finite(y, x), spacing = std::max(seen.Spacing(a), seen.Spacing(b)),
                  bound = seen.near + seen.sums.roundings * spacing;
     if (!seen.finite && !std::isfinite(x + y)) continue;
-    if (!Near(a, b, bound)) return Tell(PlaceOf(seen.out, i), x, y, Allowed(bound));
+    if (!Near(a, b, bound)) return Report(PlaceOf(seen.out, i), x, y, Allowed(bound));
     if (!Near(a, b, seen.near)) ++otherwise, last = i;
   }
   const double most = kFew + seen.numel * RoundedShare(seen.sums.error, seen.out.format);
   if (otherwise > most)
-    Tell(Text(PlaceOf(seen.out, last), ", one of ", otherwise, " rounded otherwise"),
-         Wide(first[last]), Wide(second[last]), Text(most, " of them"));
+    Report(Text(PlaceOf(seen.out, last), ", one of ", otherwise, " rounded otherwise"),
+           AsDouble(first[last]), AsDouble(second[last]), Text(most, " of them"));
 }
 
-void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorStats& b) {
+void Checker::CheckStats(const OutputValues& seen, const TensorStats& a, const TensorStats& b) {
   // If nothing else is measured, a side may record the largest magnitude before or after rounding.
   const auto largest = [&](const TensorStats& s) {
     const auto own = static_cast<float>(seen.own);
-    return seen.Finite(Wide(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs * own) / own),
-                       1);
+    return seen.Finite(
+        AsDouble(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs * own) / own), 1);
   };
   const double near = seen.near, one = near + seen.Spacing(seen.largest),
                n = std::max(1.0, seen.numel), root = std::sqrt(n);
@@ -145,7 +145,8 @@ void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorSta
            2 * near + kDeviation * a.l2 / root});
 }
 
-void Checker::CheckMoments(const Seen& seen, const TensorMoments& a, const TensorMoments& b) {
+void Checker::CheckMoments(const OutputValues& seen, const TensorMoments& a,
+                           const TensorMoments& b) {
   const double near = 2 * seen.near, rms = std::sqrt(a.mean_square),
                one = near + seen.Spacing(seen.largest),
                more = seen.out.is.all_moments && std::isfinite(rms) ? one : INFINITY,
@@ -167,10 +168,11 @@ void Checker::CheckDecision(const Output& out, double bound) {
   Both(out.decision, check);
   if (out.scaler != nullptr) Both(&out.scaler->decision, check);
   about_.tensor = out.name;
-  Both(out.is.scale, [&](float a, float b) { Compare("scale", {Wide(a)}, {Wide(b)}, {0}, after); });
+  Both(out.is.scale,
+       [&](float a, float b) { Compare("scale", {AsDouble(a)}, {AsDouble(b)}, {0}, after); });
 }
 
-void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
+void Checker::CheckNotes(const OutputValues& seen, const Pass& pass) {
   const Output& out = seen.out;
   Both(out.is.stats, [&](const auto& a, const auto& b) { CheckStats(seen, a, b); });
   Both(out.is.moments, [&](const auto& a, const auto& b) { CheckMoments(seen, a, b); });
@@ -179,15 +181,16 @@ void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
       CompareBins("histogram", BinsOf(a), BinsOf(b), seen.counted);
     });
   Both(out.current, [&](const auto& a, const auto& b) {
-    Compare("tensor scale", {Wide(a.scale)}, {Wide(b.scale)});
+    Compare("tensor scale", {AsDouble(a.scale)}, {AsDouble(b.scale)});
   });
   Both(out.blocks, [&](const BlockCounts& a, const BlockCounts& b) {
     Compare(kBlockCounts, CountsOf(a), CountsOf(b));
-    Compare(kBlockTotals, TotalsOf(a), TotalsOf(b), {kLogarithms * Wide(a.blocks)}, kDoubleSums);
+    Compare(kBlockTotals, TotalsOf(a), TotalsOf(b), {kLogarithms * AsDouble(a.blocks)},
+            kDoubleSums);
   });
   Both(out.scaler, [&](const scaling::LayerScaler& a, const scaling::LayerScaler& b) {
     about_.tensor = "state";
-    const double near = seen.finite ? seen.near / Wide(a.decision.alpha) : INFINITY;
+    const double near = seen.finite ? seen.near / AsDouble(a.decision.alpha) : INFINITY;
     Compare(kState, StateOf(a.state), StateOf(b.state),
             {0, seen.sums.decision * std::fabs(a.state.unbound), near});
     if (seen.finite) CompareBins("tail", BinsOf(a.state.tail), BinsOf(b.state.tail), seen.counted);
@@ -198,14 +201,14 @@ void Checker::Check(const Outputs& outputs, const Pass& pass, SumTolerances sums
   for (auto& [name, of] : sums)  // before alphas become equal
     for (const scaling::LayerScaler* scaler : of.alphas) {
       if (scaler == nullptr) continue;
-      const double a = Wide(all_.memory.Read(0, &scaler->decision.alpha)),
-                   b = Wide(all_.memory.Read(1, &scaler->decision.alpha));
+      const double a = AsDouble(all_.memory.Read(0, &scaler->decision.alpha)),
+                   b = AsDouble(all_.memory.Read(1, &scaler->decision.alpha));
       of.scale *= a;
       if (a != b) of.error += of.alpha_first ? INFINITY : std::max(a / b, b / a) - 1;
     }
   for (const Output& out : outputs) CheckDecision(out, sums[out.name].decision);
   for (const Output& out : outputs) {
-    const Seen seen(all_.memory, out, sums[out.name]);
+    const OutputValues seen(all_.memory, out, sums[out.name]);
     about_.tensor = out.name;
     CheckValues(seen);
     all_.memory.Copy(out.is.tensor.data, seen.values[0].size() * BytesOf(out.is.tensor.storage));

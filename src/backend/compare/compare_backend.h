@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "backend/compare/difference.h"
+#include "backend/compare/tolerances.h"
 
 namespace ada::backend {
 // Throws DeviceError if the two divide tensors into different reduction blocks.

@@ -4,7 +4,7 @@
 namespace ada::backend::compare {
 namespace {
 
-double PlacesOf(const Tensor& tensor) { return Wide(tensor.shape.h * tensor.shape.w); }
+double PlacesOf(const Tensor& tensor) { return AsDouble(tensor.shape.h * tensor.shape.w); }
 bool IsFp8(NumberFormat format) {
   format.saturate = false;
   return format == kFp8E4M3 || format == kFp8E5M2;
@@ -17,11 +17,11 @@ double OfTerms(bool rounds, const NumberFormat& format) {
 double Rms(const Comparison& all, const Tensor& tensor, std::int64_t images) {
   double sum = 0;
   const std::vector<float> values = all.memory.Values(0, tensor, images);
-  for (const float x : values) sum += std::isfinite(x) ? Wide(x) * Wide(x) : 0;
-  return std::sqrt(sum / std::max(1.0, Wide(values.size())));
+  for (const float x : values) sum += std::isfinite(x) ? AsDouble(x) * AsDouble(x) : 0;
+  return std::sqrt(sum / std::max(1.0, AsDouble(values.size())));
 }
 double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) {
-  return dy ? Rms(all, dy.tensor, images) / Wide(all.memory.Read(0, dy.scale)) : 0;
+  return dy ? Rms(all, dy.tensor, images) / AsDouble(all.memory.Read(0, dy.scale)) : 0;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ SumTolerances TolerancesOf(const Comparison& all, const MatmulSpec& s, const Pas
   const double x = Rms(all, s.x, pass.rows), w = Rms(all, s.w, s.w.shape.n),
                dy = Rms(all, s.dy.tensor, pass.rows), g = Unscaled(all, s.dy, pass.rows),
                positions = pass.rows * std::min(PlacesOf(s.x), PlacesOf(s.y)),
-               weights = Wide(s.w.shape.n * s.w.shape.c), window = PlacesOf(s.w);
+               weights = AsDouble(s.w.shape.n * s.w.shape.c), window = PlacesOf(s.w);
   const bool x_is = IsFp8(s.x.format), w_is = IsFp8(s.w_format), dy_is = IsFp8(s.dy.tensor.format);
   const auto of = [&](double length, double product, bool fp8, SumTolerance sums) {
     sums.error = SumError(length, all.options.slack);
@@ -52,7 +52,7 @@ SumTolerances TolerancesOf(const Comparison& all, const MatmulSpec& s, const Pas
 
 SumTolerances TolerancesOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {
   const double length = pass.rows * PlacesOf(s.x), error = SumError(length, all.options.slack),
-               x = Rms(all, s.x, pass.rows), part = Wide(s.momentum) * x,
+               x = Rms(all, s.x, pass.rows), part = AsDouble(s.momentum) * x,
                dy = Rms(all, s.dy.tensor, pass.rows),
                sum = std::sqrt(length) * Unscaled(all, s.dy, pass.rows);
   const bool rounds_y = !(s.y_format == kFp32);  // before the addend comes
@@ -68,14 +68,14 @@ SumTolerances TolerancesOf(const Comparison& all, const BatchNormSpec& s, const 
 SumTolerances TolerancesOf(const Comparison& all, const AttentionSpec& s, const Pass& pass) {
   const Tensor &queries = s.x.front(), &keys = s.x[s.fused() ? 0 : 1], &values = s.x.back();
   const auto error = [&](double length) { return SumError(length, all.options.slack); };
-  const double width = Wide(s.y.shape.c / s.heads), over_keys = error(PlacesOf(keys)),
+  const double width = AsDouble(s.y.shape.c / s.heads), over_keys = error(PlacesOf(keys)),
                readers = PlacesOf(queries) * s.heads / s.kv_heads, many = std::sqrt(readers),
                p = ProbabilityError(width, all.options.slack), ds = p + error(width) + over_keys,
                p_term = p + OfTerms(s.rounds_p, s.p_format) + error(readers),
                ds_term = ds + OfTerms(s.rounds_ds, s.ds_format) + error(readers);
   const double q = Rms(all, queries, pass.rows), k = Rms(all, keys, pass.rows),
                v = Rms(all, values, pass.rows),
-               dy = Rms(all, s.dy.tensor, pass.rows) / (1 - Wide(s.dropout));
+               dy = Rms(all, s.dy.tensor, pass.rows) / (1 - AsDouble(s.dropout));
   const auto of = [](double error, double scale, std::vector<const scaling::LayerScaler*> alphas) {
     return SumTolerance{.error = error, .scale = scale, .alphas = alphas, .decision = kAttention};
   };
@@ -89,7 +89,7 @@ SumTolerances TolerancesOf(const Comparison& all, const AttentionSpec& s, const 
 }
 
 SumTolerances TolerancesOf(const Comparison&, const ClassLossSpec& s, const Pass& pass) {
-  const double one = Wide(pass.loss_scale) / std::max(1.0, Wide(pass.loss_terms));
+  const double one = AsDouble(pass.loss_scale) / std::max(1.0, AsDouble(pass.loss_terms));
   return {{"dx", {.error = kLoss, .scale = one, .roundings = s.reference ? 2.0 : 1.0}}};
 }
 

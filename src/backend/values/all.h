@@ -9,7 +9,6 @@
 #include "backend/values/enlarged.h"
 #include "backend/values/factors.h"
 #include "backend/values/moves.h"
-#include "backend/values/pointwise.h"
 #include "backend/values/sequences.h"
 
 namespace ada::backend {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/images/picture_checks.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/hash.h"
 #include "io/run_in_parallel.h"

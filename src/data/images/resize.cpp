@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "data/images/formats.h"
-#include "data/images/kernels/resize_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 #include "data/images/select_kernels.h"
 #include "error.h"
 

@@ -2,8 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "data/images/kernels/color_kernels.h"
-#include "data/images/kernels/resize_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 
 namespace ada::data {
 

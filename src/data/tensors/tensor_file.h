@@ -1,4 +1,4 @@
-// Named arrays of a .safetensors or .npz file, mapped into memory.
+// Files that are mapped into memory, and named arrays of a .safetensors or .npz file.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,12 +9,35 @@
 #include <string>
 #include <vector>
 
-#include "data/tensors/mapped_file.h"
 #include "data/tensors/npz.h"
 #include "io/memory.h"
 #include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
+
+// Several threads may read its bytes. Spans into it are valid as long as it exists, so a user of a
+// span must hold a shared_ptr to the file.
+class MappedFile {
+ public:
+  // DataError: missing, no regular file, empty, may not be read or mapped.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {begin_, size_}; }
+  // DataError if the file was truncated: reading the missing part would kill the process.
+  void CheckUnchanged() const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  const std::byte* begin_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// --- Arrays ---
 
 // Describes one array and where its elements lie; spans point into the mapped file.
 struct TensorInFile {

@@ -1,11 +1,10 @@
 // Expands patterns of names part by part, walks folders, and passes over what is hidden or no text.
-#include "data/tokens/file_list.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "data/dataset.h"
+#include "data/tokens/token_files.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"

@@ -1,9 +1,9 @@
 // Tells foreign files by the marks at their beginnings, by their encoding, and by long rows of
 // zeros.
-#include "data/tokens/foreign_bytes.h"
-
 #include <algorithm>
 #include <string_view>
+
+#include "data/tokens/token_files.h"
 
 namespace ada::data {
 namespace {

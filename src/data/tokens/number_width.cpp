@@ -2,10 +2,10 @@
 // has any value; of 64 bits the upper two halves are 0, too. In a text of uint16 what stands at
 // even and at odd places is alike: that `n` large values all stand at even ones has the probability
 // 2^-n.
-#include "data/tokens/number_width.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "data/tokens/token_files.h"
 
 namespace ada::data {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "data/tensors/arrays.h"
 #include "data/tensors/npz.h"
-#include "data/tokens/foreign_bytes.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
 #include "io/text.h"

@@ -9,8 +9,6 @@
 
 #include "data/readers.h"
 #include "data/sample_sources.h"
-#include "data/tokens/file_list.h"
-#include "data/tokens/foreign_bytes.h"
 #include "data/tokens/token_files.h"
 #include "error.h"
 #include "io/data_files.h"
@@ -185,15 +183,15 @@ std::set<std::string> HeldBackFiles(const std::vector<std::string>& paths) {
 }
 
 // What the user should not overlook, for a run and, where faults are collected, for a check.
-void Tell(FaultKind kind, const std::string& file, const std::string& text,
-          const FileChoices& choices, Splits* splits) {
+void AddFault(FaultKind kind, const std::string& file, const std::string& text,
+              const FileChoices& choices, Splits* splits) {
   splits->warnings.push_back(text);
   if (choices.faults != nullptr) choices.faults->push_back({kind, false, "train", file, text});
 }
 
 void WarnOfFolders(const FileList& list, const FileChoices& choices, Splits* splits) {
   for (const std::string& text : list.not_read)
-    Tell(FaultKind::kNotRead, "", text, choices, splits);
+    AddFault(FaultKind::kNotRead, "", text, choices, splits);
 }
 
 // Files whose bytes are no text: a line each, and one for those beyond the first ones.
@@ -206,7 +204,7 @@ void WarnOfForeign(const TokenFiles& files, const FileChoices& choices, Splits* 
     const std::string fault = FaultOfText(file->bytes(), of_file);
     if (fault.empty()) continue;
     if (++found <= kNamed)
-      Tell(FaultKind::kEncoding, file->path(), file->path() + ": " + fault, choices, splits);
+      AddFault(FaultKind::kEncoding, file->path(), file->path() + ": " + fault, choices, splits);
     else if (choices.faults != nullptr)
       choices.faults->push_back(
           {FaultKind::kEncoding, false, "train", file->path(), file->path() + ": " + fault});
@@ -277,7 +275,7 @@ Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choi
   for (const TokenFiles* of_split : {&files, &own})
     for (const auto& file : *of_split)
       if (const std::string text = file->warning(); !text.empty())
-        Tell(FaultKind::kEncoding, file->path(), text, choices, &splits);
+        AddFault(FaultKind::kEncoding, file->path(), text, choices, &splits);
   return splits;
 }
 

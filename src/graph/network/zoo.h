@@ -1,4 +1,4 @@
-// Predefined networks by name (model.zoo), written as the layers that a user could have written.
+// The predefined networks: their layers, and their list (`ada-train models`).
 #pragma once
 #include <string>
 #include <vector>
@@ -37,5 +37,9 @@ const std::vector<ZooModel>& ZooModels();
 
 // The names that ExpandZoo knows, in that order.
 const std::vector<std::string>& ZooNames();
+
+// One line each: name, parameters, MFLOP (forward, one image, a multiply-add counted as 2) on its
+// usual input, and the keys that shape it.
+std::vector<std::string> ListModels();
 
 }  // namespace ada::graph

@@ -1,6 +1,4 @@
 // The numbers come from resolving the network as a run does, so they cannot differ from it.
-#include "graph/network/zoo_list.h"
-
 #include <cstdio>
 
 #include "graph/network/shapes.h"

@@ -11,7 +11,6 @@
 #include "data/dataset.h"
 #include "error.h"
 #include "graph/network/zoo.h"
-#include "graph/network/zoo_list.h"
 #include "io/data_files.h"
 #include "io/text.h"
 #include "number/blocks/block_format.h"

@@ -2,6 +2,7 @@
 // the types of another module. Those modules do not know the configuration; only this file and
 // step/specs.h map the names.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
@@ -111,5 +113,59 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
 
 // Largest value of the narrowest format that any gradient is stored in.
 double NarrowestGradient(const graph::Graph& graph);
+
+// --- Class weights ---
+
+// Whether a run has to compute class weights before its network is made.
+bool ComputesClassWeights(const config::Config& config);
+
+struct ClassWeights {
+  std::vector<double> values;         // one a class of the network
+  std::string text;                   // a line for the log
+  std::vector<std::string> warnings;  // classes that no pixel has
+  // Training images that were not counted, since they cannot be used (data.on_broken: skip).
+  std::vector<data::BrokenImage> left_out;
+};
+// Computes them from the label images of the training images, without those held out.
+ClassWeights ComputeClassWeights(const config::Config& config, const RunData& data);
+// The weights in the newest readable checkpoint of a run's folder; empty: there is none.
+std::vector<double> StoredClassWeights(const std::string& run_folder);
+
+// --- Several processes ---
+
+// Collective. Throws, in all processes, an error that names the first process that differs from
+// rank 0, and what differs: ConfigError (configuration, except for places of files and threads,
+// which may differ), DataError (images, labels, the checkpoint to resume from, weights),
+// DeviceError (program, instruction set).
+void CheckConfigConsistency(const config::Config& config, step::Team& team);
+// step: of the checkpoint that a resumed run goes on from, -1 without one. Called before anything
+// depends on it. done: the run is finished.
+void CheckContinuation(std::int64_t step, bool done, step::Team& team);
+void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
+                      step::Team& team);
+
+// The GPUs that a process sees, as a message.
+// Plain data of a fixed size, because it travels as bytes.
+struct VisibleDevices {
+  static constexpr int kMost = 64;
+  int count = 0;
+  std::array<backend::CudaDeviceId, kMost> ids = {};
+};
+
+// Returns for each rank the number that its GPU has in that process: the first GPU, of those that
+// it sees from number `first` on, that no lower rank of its node has taken. -1: none is left.
+// Processes may see the same GPUs, or each only its own (CUDA_VISIBLE_DEVICES).
+std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
+                               const std::vector<int>& nodes, int first);
+
+// The process's own device, and whether all have one.
+struct DeviceOfSeveral {
+  int index = -1;
+  // Why some process cannot use a GPU of its own (for the first such process, with what to do about
+  // it); the same text in all processes. Empty: all have one.
+  std::string why_not;
+};
+// Collective.
+DeviceOfSeveral FindDevice(const config::DeviceConfig& device, step::Team& team);
 
 }  // namespace ada::run

@@ -1,7 +1,5 @@
 // Processes that compute with different data or programs would silently diverge, because only
 // gradients are exchanged. Hashes are compared, so that messages are small.
-#include "run/assemble/consistency_check.h"
-
 #include <algorithm>
 #include <array>
 #include <span>
@@ -12,6 +10,7 @@
 #include "io/data_files.h"
 #include "io/hash.h"
 #include "run/about/about.h"
+#include "run/assemble/assemble.h"
 #include "step/weight_values.h"
 
 namespace ada::run {

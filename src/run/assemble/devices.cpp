@@ -1,10 +1,9 @@
 // All processes compute the same assignment from the same gathered lists, so that no further
 // message is needed.
-#include "run/assemble/devices.h"
-
 #include <algorithm>
 
 #include "io/text.h"
+#include "run/assemble/assemble.h"
 
 namespace ada::run {
 namespace {

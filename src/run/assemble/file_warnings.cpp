@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "data/header_survey.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"

@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "data/image_writer.h"
 #include "data/readers.h"
-#include "data/segmentation/label_survey.h"
+#include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/cores.h"
 #include "io/text.h"

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
+#include <utility>
 
+#include "data/dataset.h"
 #include "io/data_files.h"
 #include "io/hash.h"
 #include "io/run_in_parallel.h"
@@ -17,6 +19,7 @@
 #include "io/text.h"
 
 namespace ada::run {
+
 namespace {
 
 // Files that one task looks up: asking for sizes waits for the disk, so many tasks do it at once.
@@ -225,6 +228,54 @@ std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
   if (!test.empty()) text += (text.empty() ? "" : "; ") + test;
   if (text.empty()) text = "there is as much of it, and files, labels, boxes or tokens are others";
   return "the data set is no longer what the checkpoint was made with: " + text;
+}
+
+// --- The input of a network ---
+
+namespace {
+
+// What a picture, and so a network's input, may be.
+constexpr std::int64_t kLargestInputSide = 65'536, kMostInputChannels = 1024;
+
+std::int64_t SizeFrom(const JsonFields& fields, const std::string& field, std::int64_t most) {
+  const std::int64_t size = fields.Count(field);
+  if (size < 1 || size > most) fields.Fail(field, "1 to " + std::to_string(most));
+  return size;
+}
+
+}  // namespace
+
+nlohmann::ordered_json JsonOf(const InputFacts& facts) {
+  nlohmann::ordered_json json;
+  json["height"] = facts.image.h;
+  json["width"] = facts.image.w;
+  json["channels"] = facts.image.c;
+  json["mean"] = facts.mean;
+  json["std"] = facts.std;
+  json["class_names"] = nlohmann::ordered_json::array();
+  for (const std::string& name : facts.class_names) json["class_names"].push_back(ValidUtf8(name));
+  return json;
+}
+
+// A file may have been changed by hand: everything that later code relies on (a mean and a
+// deviation for each channel or none, deviations above 0) is checked here.
+InputFacts InputFactsFrom(const JsonFields& fields) {
+  InputFacts facts;
+  facts.image = {1, SizeFrom(fields, "height", kLargestInputSide),
+                 SizeFrom(fields, "width", kLargestInputSide),
+                 SizeFrom(fields, "channels", kMostInputChannels)};
+  facts.mean = fields.Numbers("mean");
+  facts.std = fields.Numbers("std");
+  facts.class_names = fields.TextList("class_names");
+  const auto channels = static_cast<std::size_t>(facts.image.c);
+  for (const auto& [field, values] : {std::pair{"mean", &facts.mean}, {"std", &facts.std}})
+    if (values->size() != facts.mean.size() || (!values->empty() && values->size() != channels))
+      fields.Fail(field, "a number for each channel, or none");
+  for (const double value : facts.std)
+    if (!(value > 0) || !std::isfinite(value)) fields.Fail("std", "numbers above 0");
+  if (facts.class_names.size() > static_cast<std::size_t>(data::kMostClasses))
+    fields.Fail("class_names", "at most " + std::to_string(data::kMostClasses) + " names");
+  return facts;
 }
 
 }  // namespace ada::run

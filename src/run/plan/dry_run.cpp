@@ -18,7 +18,6 @@
 #include "run/evaluate/evaluator.h"
 #include "run/evaluate/weights.h"
 #include "run/memory_need.h"
-#include "run/plan/measure.h"
 #include "run/plan/plan_reports.h"
 #include "step/batches/make_batches.h"
 #include "step/batches/resident_batches.h"

@@ -1,16 +1,21 @@
-// Times steps on made-up images, and says what they mean for an epoch.
-#include "run/plan/measure.h"
-
+// Steps are timed on made-up images, for what they mean for an epoch; learning rates are listed
+// (the rates command).
 #include <algorithm>
 #include <limits>
+#include <ostream>
 #include <vector>
 
 #include "graph/network/parameters.h"
 #include "io/text.h"
 #include "number/random.h"
+#include "optim/schedule.h"
+#include "run/assemble/assemble.h"
+#include "run/plan/plan_reports.h"
+#include "step/specs.h"
 #include "telemetry/progress.h"
 
 namespace ada::run {
+
 namespace {
 
 // Normal numbers, as normalized images are, or any tokens, and every class in turn: of images, of
@@ -100,6 +105,26 @@ std::string MeasuredText(double seconds, const config::Config& config, const Sha
          (language ? " tokens/s" : " images/s") + "; an epoch about " + time +
          " (the fastest of 3 steps on made-up " + (language ? "tokens" : "images") +
          "; loading, logs and evaluation are not in it)";
+}
+
+// --- Rates ---
+
+void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
+                std::ostream& out) {
+  const std::int64_t per_epoch = steps_per_epoch > 0
+                                     ? steps_per_epoch
+                                     : step::StepsPerEpoch(config, InspectData(config).train);
+  const std::int64_t total = step::TotalSteps(config, per_epoch);
+  out << "step,epoch,lr\n";
+  std::int64_t step = 0;
+  // A closed pipe ends the loop: a long run has millions of steps.
+  while (out) {
+    const double lr =
+        optim::LearningRate(config.schedule, config.optimizer.lr, step, per_epoch, total);
+    out << step + 1 << ',' << step / per_epoch + 1 << ',' << ShortestText(lr) << '\n';
+    if (step + 1 == total) return;
+    step += std::min(every, total - 1 - step);
+  }
 }
 
 }  // namespace ada::run

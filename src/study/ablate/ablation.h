@@ -84,7 +84,7 @@ struct PairEffect {
 struct Effects {
   std::vector<Effect> of;
   std::vector<PairEffect> pairs;
-  Difference recipe;           // minus the plain one
+  Difference recipe;  // minus the plain one
   // By how much chance moves a loss: of twins of the plain one or of the recipe, the larger.
   double noise = NAN, recipe_noise = NAN;
   std::string recipe_trouble;  // why the recipe does not train

@@ -71,8 +71,8 @@ class Bars {
 std::string Texts(const Effects& effects) {
   std::string rows;
   for (const Effect& effect : effects.of)
-    rows += "<tr><td>" + Html(effect.ingredient.name) + "</td><td>" +
-            Html(effect.ingredient.text) + "</td></tr>\n";
+    rows += "<tr><td>" + Html(effect.ingredient.name) + "</td><td>" + Html(effect.ingredient.text) +
+            "</td></tr>\n";
   return "<table>" + rows + "</table>\n";
 }
 

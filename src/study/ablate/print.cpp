@@ -56,7 +56,8 @@ void PrintAblation(const Effects& effects, const Measured& measured, const ArmPl
          DifferenceText(effect.together, ""), effect.says});
   table.Row(
       {"all", DifferenceText(effects.recipe, effects.recipe_trouble), "",
-       std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "", "the recipe over " + plain});
+       std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "",
+       "the recipe over " + plain});
   table.Print(out);
   PrintWrapped(
       NoiseText(measured) + Formatted("; of the recipe's twins: %.2g", effects.recipe_noise), 2,

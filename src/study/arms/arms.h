@@ -27,8 +27,8 @@ struct Arm {
 // What may stand in the name of a folder; all else becomes a dash.
 std::string FolderWord(const std::string& text);
 
-// One training: of an arm under a seed, or a twin of such a training, whose first weights are moved by
-// less than 16 bits can tell.
+// One training: of an arm under a seed, or a twin of such a training, whose first weights are moved
+// by less than 16 bits can tell.
 struct Training {
   std::size_t arm = 0, seed = 0;   // indices
   std::uint64_t twin = 0;          // from 1; 0: no twin
@@ -96,7 +96,7 @@ struct TrainingResult {
 struct Measured {
   std::vector<ArmResult> arms;  // the baseline first
   std::vector<TrainingResult> trainings;
-  std::int64_t window = 0;    // last steps over which a loss is a mean
+  std::int64_t window = 0;  // last steps over which a loss is a mean
   // By how much chance alone moves a loss: of the baseline's twins.
   double noise() const { return arms.front().noise; }
   const std::vector<double>& twins() const { return arms.front().twins; }

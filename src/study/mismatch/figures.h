@@ -1,7 +1,7 @@
 // How far two sets of predictions lie apart: figures of each position, their means, and how sure
 // these are.
-// Used by mismatch.cpp: Positions are made by Compare or CompareTokens, then Summarize is called for
-// all of them and for parts.
+// Used by mismatch.cpp: Positions are made by Compare or CompareTokens, then Summarize is called
+// for all of them and for parts.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -18,8 +18,8 @@ struct MismatchPosition {
   double difference = 0;  // log b - log a of the target, or of the likeliest of a; NaN: no target
   bool agrees = true;     // on the likeliest
 };
-// Logits, or log-probabilities of all classes: both are normalized in double. target: below 0: none,
-// then of the likeliest of a where `take_likeliest`.
+// Logits, or log-probabilities of all classes: both are normalized in double. target: below 0:
+// none, then of the likeliest of a where `take_likeliest`.
 MismatchPosition Compare(std::span<const float> a, std::span<const float> b, std::int64_t target,
                          bool take_likeliest);
 // Log-probabilities of one token that a has drawn: of r = exp(difference) the divergence is r - 1 -

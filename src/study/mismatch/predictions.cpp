@@ -108,9 +108,9 @@ std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions
           throw DataError(of->path + ": " + of->name + " at sample " +
                           std::to_string(i / per_sample) + ", position " +
                           std::to_string(i % per_sample) + " is not finite");
-    MismatchPosition one = a.of_tokens ? CompareTokens(a.values[i], b.values[i])
-                                       : Compare(row(a), row(b), targets.empty() ? -1 : targets[i],
-                                                 targets.empty());
+    MismatchPosition one =
+        a.of_tokens ? CompareTokens(a.values[i], b.values[i])
+                    : Compare(row(a), row(b), targets.empty() ? -1 : targets[i], targets.empty());
     one.sample = static_cast<std::int64_t>(i / per_sample);
     one.position = static_cast<std::int64_t>(i % per_sample);
     positions.push_back(one);
@@ -126,14 +126,15 @@ MismatchPositions ReadPredictions(const MismatchOptions& options) {
   std::vector<std::int64_t> targets;
   for (const std::string& path : options.paths)
     if (!a.of_tokens && targets.empty())
-      targets = ReadTargets(path, a.values.size() / static_cast<std::size_t>(
-                                                        std::max<std::int64_t>(1, a.shape.back())),
-                            a.shape.back());
+      targets = ReadTargets(
+          path,
+          a.values.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, a.shape.back())),
+          a.shape.back());
   MismatchPositions positions;
   positions.has_agreement = !a.of_tokens;
   positions.has_positions = a.shape.size() == (a.of_tokens ? 2u : 3u);
   positions.samples = a.shape.front();
-  positions.differences_of = a.of_tokens        ? "the drawn token"
+  positions.differences_of = a.of_tokens       ? "the drawn token"
                              : targets.empty() ? "the likeliest of the first side"
                                                : "the target";
   positions.apart = CompareAll(a, b, targets);

@@ -12,8 +12,8 @@ namespace {
 
 // Formats that machines have, from narrow to wide.
 constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
-constexpr int kRounds = 3;  // of formats that a prediction asks for
-constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, if possible
+constexpr int kRounds = 3;        // of formats that a prediction asks for
+constexpr int kMargin = 8;        // powers of two kept free above the smallest scale, if possible
 constexpr double kMuchLost = 10;  // percent: what is left tells little of what the tensor needs
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/formulas.h"
 #include "number/host_device.h"
@@ -43,32 +44,16 @@ struct NormGroups {
   }
 };
 
-// What both kernels share: 16 groups a block, 16 threads each.
-struct GroupThreads {
-  static constexpr int kThreads = 256, kGroups = kThreads / kSumLanes;
-  static int Blocks(std::int64_t groups) {
-    return static_cast<int>((groups + kGroups - 1) / kGroups);
-  }
-
-  ADA_HOST_DEVICE static std::int64_t Group(const ThreadIndex& at) {
-    return std::int64_t{at.block} * kGroups + at.thread / kSumLanes;
-  }
-  ADA_HOST_DEVICE static int Lane(const ThreadIndex& at) { return at.thread % kSumLanes; }
-  ADA_HOST_DEVICE static double Sum(const double* lanes, const ThreadIndex& at) {
-    return SumOfLanes(lanes + at.thread / kSumLanes * kSumLanes);
-  }
-  // The sum of term(value, channel) over this thread's values of a group.
-  template <class Term>
-  ADA_HOST_DEVICE static double Lanes(const NormGroups& g, std::int64_t group, int lane,
-                                      Term&& term) {
-    const std::int64_t first = g.First(group), channel = g.FirstChannel(group);
-    double sum = 0;
-    for (std::int64_t r = 0; r < g.runs; ++r)
-      for (std::int64_t i = lane; i < g.run; i += kSumLanes)
-        sum += term(first + r * g.channels + i, channel + i);
-    return sum;
-  }
-};
+// The sum of term(value, channel) over this thread's values of a group.
+template <class Term>
+ADA_HOST_DEVICE double GroupLane(const NormGroups& g, std::int64_t group, int lane, Term&& term) {
+  const std::int64_t first = g.First(group), channel = g.FirstChannel(group);
+  double sum = 0;
+  for (std::int64_t r = 0; r < g.runs; ++r)
+    for (std::int64_t i = lane; i < g.run; i += kSumLanes)
+      sum += term(first + r * g.channels + i, channel + i);
+  return sum;
+}
 
 // Mean and inverse deviation of each group: two passes over its values, as on a CPU.
 // Threads whose group is past the last one return early from every phase, which they may: the
@@ -86,15 +71,15 @@ struct GroupStatistics {
     if (group >= groups) return;
     const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0) {
-      shared.sum[at.thread] = GroupThreads::Lanes(
-          geometry, group, lane,
-          [&](std::int64_t i, std::int64_t) { return static_cast<double>(Load(x, i)); });
+      shared.sum[at.thread] = GroupLane(geometry, group, lane, [&](std::int64_t i, std::int64_t) {
+        return static_cast<double>(Load(x, i));
+      });
       return;
     } else {
       const double center = GroupThreads::Sum(shared.sum, at) / geometry.count();
       if constexpr (kPhase == 1) {
         shared.squares[at.thread] =
-            GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t) {
+            GroupLane(geometry, group, lane, [&](std::int64_t i, std::int64_t) {
               const double d = static_cast<double>(Load(x, i)) - center;
               return d * d;
             });
@@ -129,9 +114,9 @@ struct GroupSums {
     if (group >= groups) return;
     const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0)
-      shared.sum[at.thread] = GroupThreads::Lanes(
-          geometry, group, lane,
-          [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, group); });
+      shared.sum[at.thread] = GroupLane(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
+        return work.Term(i, c, group);
+      });
     else if (lane == 0)
       work.Finish(group, GroupThreads::Sum(shared.sum, at));
   }
@@ -201,12 +186,11 @@ struct GroupGradientMeans {
     const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0) {
       const float center = mean[group], factor = inverse[group];
-      shared.sum[at.thread] =
-          GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
-            return static_cast<double>(Load(dy, i) * gamma[c]);
-          });
+      shared.sum[at.thread] = GroupLane(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
+        return static_cast<double>(Load(dy, i) * gamma[c]);
+      });
       shared.product[at.thread] =
-          GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
+          GroupLane(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
             return static_cast<double>(Load(dy, i) * gamma[c]) *
                    static_cast<double>(NormalizedValue(Load(x, i), center, factor));
           });

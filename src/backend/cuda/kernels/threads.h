@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/launch.h"
+#include "backend/formulas.h"
 #include "number/host_device.h"
 
 namespace ada::backend::cuda {
@@ -40,6 +41,24 @@ ADA_HOST_DEVICE inline auto JoinLanes(int lane, Own&& own, Join&& join) {
 #endif
   return all;
 }
+
+// --- Groups of threads ---
+
+// 16 groups a block, 16 threads each: sums over groups of values (norms) and rows (attention).
+struct GroupThreads {
+  static constexpr int kThreads = 256, kGroups = kThreads / kSumLanes;
+  static int Blocks(std::int64_t groups) {
+    return static_cast<int>((groups + kGroups - 1) / kGroups);
+  }
+
+  ADA_HOST_DEVICE static std::int64_t Group(const ThreadIndex& at) {
+    return std::int64_t{at.block} * kGroups + at.thread / kSumLanes;
+  }
+  ADA_HOST_DEVICE static int Lane(const ThreadIndex& at) { return at.thread % kSumLanes; }
+  ADA_HOST_DEVICE static double Sum(const double* lanes, const ThreadIndex& at) {
+    return SumOfLanes(lanes + at.thread / kSumLanes * kSumLanes);
+  }
+};
 
 // --- The block that ends last ---
 

@@ -24,7 +24,7 @@ namespace ada::backend::cuda {
 namespace {
 
 // What a decision looks at; see DecideWithin.
-struct SeenWithin {
+struct DecisionInputs {
   const TensorMoments *gradient = nullptr, *factor = nullptr, *more = nullptr;
   double times = 1;
 };
@@ -40,7 +40,7 @@ class WithinRule {
   // Whether a decision may look at moments.
   bool looks() const { return looks_; }
   // scale_out: S of the gradient; null: not stored.
-  void Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const;
+  void Decide(const DecisionInputs& seen, const float* scale_in, float* scale_out) const;
   // Launches what exact_range observes of the gradient, before alpha; nothing for others. value(i):
   // its values (round_values.h), all of them or a chunk's.
   template <class Value>
@@ -106,7 +106,7 @@ WithinRule::WithinRule(const Context& context, scaling::LayerScaler* scaler)
   if (RulesLink(context.link) != nullptr) joined_.emplace(context, scaler);
 }
 
-void WithinRule::Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const {
+void WithinRule::Decide(const DecisionInputs& seen, const float* scale_in, float* scale_out) const {
   // One thread: the decision itself is a few operations in double.
   ForEach(stream_, 1,
           DecideWithin{scaler_, seen.gradient, seen.factor, seen.more, seen.times, scale_in,

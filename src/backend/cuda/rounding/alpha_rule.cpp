@@ -37,7 +37,7 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
 void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rule) {
   if (tail_ != nullptr) joined_tail_.emplace(context, scaler_);
   if (logs_ != nullptr) log_moments_ = context.Allocate<LogMoments>(1);
-  SeenHere here;
+  OwnRuleInputs here;
   if (scaling::MayNeedMoments(rule)) here.dy = dy_.moments;
   if (weights_.own) here.w = weights_.moments, here.w_values = weights_.channels;
   here.logs = log_moments_;
@@ -55,7 +55,7 @@ void AlphaRule::Decide(const Pass& pass) const {
                       w_magnitudes_, weights_.channels, dy_.scale,        dx_.scale};
   if (joined_) {
     joined_->Join(pass.rows * dy_.tensor.shape.per_image());
-    const SeenOfAll& all = joined_->all();
+    const JoinedRuleInputs& all = joined_->all();
     decide.dy_moments = all.dy, decide.logs = all.logs;
     if (all.w != nullptr) decide.w_moments = all.w;
     decide.dy = joined_->dy_magnitudes(), decide.w = joined_->w_magnitudes();

@@ -9,10 +9,10 @@
 
 namespace ada::backend::cuda {
 
-JoinedRule::JoinedRule(const Context& context, const SeenHere& here)
+JoinedRule::JoinedRule(const Context& context, const OwnRuleInputs& here)
     : context_(context),
       here_(here),
-      bytes_(SeenPart::Bytes(here.channels)),
+      bytes_(RuleInputsPart::Bytes(here.channels)),
       part_(context.Allocate<std::byte>(static_cast<std::int64_t>(bytes_))),
       parts_(
           context.Allocate<std::byte>(static_cast<std::int64_t>(bytes_) * context.link->ranks())) {
@@ -33,7 +33,7 @@ void JoinedRule::Join(std::int64_t dy_values) const {
   ForEach(context_.stream, items,
           PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),
                   static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
-                  here_.w_magnitudes, here_.channels, reinterpret_cast<SeenPart*>(part_)});
+                  here_.w_magnitudes, here_.channels, reinterpret_cast<RuleInputsPart*>(part_)});
   context_.link->AllGatherInStream(part_, bytes_, parts_);
   ForEach(context_.stream, items,
           JoinSeen{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_, w_magnitudes_,

@@ -13,13 +13,13 @@ namespace ada::backend::cuda {
 // One process's. After it lie the magnitudes of `channels` channels, where the rule looks at
 // products: dy's low and high, and w's.
 // Sent as bytes: plain data of one size in all processes.
-struct SeenPart {
+struct RuleInputsPart {
   MomentsPart dy, w;
   LogMoments logs;
 
   static std::size_t Bytes(std::int64_t channels) {
-    return (sizeof(SeenPart) + static_cast<std::size_t>(4 * channels) * sizeof(std::uint32_t) +
-            15) /
+    return (sizeof(RuleInputsPart) +
+            static_cast<std::size_t>(4 * channels) * sizeof(std::uint32_t) + 15) /
            16 * 16;
   }
   ADA_HOST_DEVICE std::uint32_t* magnitudes() { return reinterpret_cast<std::uint32_t*>(this + 1); }
@@ -29,7 +29,7 @@ struct SeenPart {
 };
 
 // What the decision reads; null: it does not.
-struct SeenOfAll {
+struct JoinedRuleInputs {
   TensorMoments *dy = nullptr, *w = nullptr;  // w: of a batch norm's factors
   LogSums* logs = nullptr;
 };
@@ -58,13 +58,13 @@ struct PutSeen {
   const LogMoments* logs;
   ChannelMagnitudes dy_magnitudes, w_magnitudes;
   std::int64_t channels;
-  SeenPart* part;
+  RuleInputsPart* part;
 };
 
 // Joins the parts of all processes, which lie `bytes` apart; for the same indices.
 struct JoinSeen {
-  ADA_HOST_DEVICE const SeenPart& PartOf(int rank) const {
-    return *reinterpret_cast<const SeenPart*>(parts + static_cast<std::size_t>(rank) * bytes);
+  ADA_HOST_DEVICE const RuleInputsPart& PartOf(int rank) const {
+    return *reinterpret_cast<const RuleInputsPart*>(parts + static_cast<std::size_t>(rank) * bytes);
   }
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (i == 0) JoinSums();
@@ -96,7 +96,7 @@ struct JoinSeen {
   const std::byte* parts;
   std::size_t bytes;
   int ranks;
-  SeenOfAll to;
+  JoinedRuleInputs to;
   ChannelMagnitudes dy_magnitudes, w_magnitudes;
   std::int64_t channels;
 };
@@ -146,7 +146,7 @@ struct JoinTailsKernel {
 // --- Messages ---
 
 // What one process sees, as AlphaRule has it; null: the rule does not look at it.
-struct SeenHere {
+struct OwnRuleInputs {
   const TensorMoments *dy = nullptr, *w = nullptr;  // w: where processes have weights of their own
   std::int64_t w_values = 0;
   const LogMoments* logs = nullptr;
@@ -159,20 +159,20 @@ struct SeenHere {
 class JoinedRule {
  public:
   // Works in a context that has a link.
-  JoinedRule(const Context& context, const SeenHere& here);
+  JoinedRule(const Context& context, const OwnRuleInputs& here);
   // Launches all that leads from what this process has seen, of `dy_values` values, to what all
   // have.
   void Join(std::int64_t dy_values) const;
-  const SeenOfAll& all() const { return all_; }
+  const JoinedRuleInputs& all() const { return all_; }
   const ChannelMagnitudes& dy_magnitudes() const { return dy_magnitudes_; }
   const ChannelMagnitudes& w_magnitudes() const { return w_magnitudes_; }
 
  private:
   Context context_;
-  SeenHere here_;
+  OwnRuleInputs here_;
   std::size_t bytes_;
   std::byte *part_, *parts_;
-  SeenOfAll all_;
+  JoinedRuleInputs all_;
   ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
 };
 

@@ -1,6 +1,6 @@
 // Compiled once per instruction set, whose name is ADA_ISA; nothing of another header is called.
 // Loops over blocks of planes, which the compiler turns into vector code.
-#include "data/images/kernels/color_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 
 #define ADA_TEXT_OF_COLOR_NAME(name) #name
 #define ADA_TEXT_OF_COLOR(name) ADA_TEXT_OF_COLOR_NAME(name)

@@ -1,6 +1,6 @@
 // Compiled once per instruction set, whose name is ADA_ISA. Only what stands here may be called: a
 // function of another header could be shared by all sets.
-#include "data/images/kernels/resize_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
