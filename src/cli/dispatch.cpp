@@ -37,7 +37,8 @@ const Group kGroups[] = {
     {"Train", {"train", "evaluate", "predict", "generate"}},
     {"Look", {"watch", "report", "compare", "inspect", "matmul", "rates", "score"}},
     {"Decide",
-     {"choose", "ablate", "advise", "recommend", "what-if", "mismatch", "blame", "assign", "replay", "sweep"}},
+     {"choose", "ablate", "advise", "recommend", "what-if", "mismatch", "blame", "assign", "replay",
+      "sweep"}},
     {"Files", {}},
 };
 
@@ -53,9 +54,9 @@ Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& p
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddRunCommands, AddChooseCommands, AddMismatchCommands, AddBlameCommands, AddFileCommands, AddMatmulCommands,
-        AddPictureCommands, AddScoreCommands, AddListCommands, AddShippedCommands,
-        AddScriptCommands, AddCompletionCommands})
+        AddRunCommands, AddChooseCommands, AddMismatchCommands, AddBlameCommands, AddFileCommands,
+        AddMatmulCommands, AddPictureCommands, AddScoreCommands, AddListCommands,
+        AddShippedCommands, AddScriptCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

@@ -39,11 +39,11 @@ void TakeNetwork(MismatchArguments& a) {
   if (options.paths.size() > 1)
     throw ConfigError(options.paths[1] + ": --precision is for the weights of one network");
   if (options.paths.empty() && a.config.empty())
-    throw ConfigError("CHECKPOINT is missing: a run's folder, or a file of weights with --config, "
-                      "or --config alone for the network as it starts");
+    throw ConfigError(
+        "CHECKPOINT is missing: a run's folder, or a file of weights with --config, "
+        "or --config alone for the network as it starts");
   if (!options.twin.empty()) throw ConfigError("--twin: is for files of predictions");
-  if (!options.paths.empty())
-    options.paths.front() = WeightsAt(options.paths.front(), a.best);
+  if (!options.paths.empty()) options.paths.front() = WeightsAt(options.paths.front(), a.best);
   const std::string weights = options.paths.empty() ? "" : options.paths.front();
   for (const std::string& word : a.precision) {
     const config::Config side = SideOf(a, word, weights);
@@ -80,10 +80,11 @@ int Mismatch(MismatchArguments& a) {
 
 Commands AddMismatchCommands(CLI::App& app) {
   auto a = std::make_shared<MismatchArguments>();
-  CLI::App* mismatch = Add(
-      app, "mismatch", "how far predictions under two precisions lie apart, and which layer does it",
-      "  ada-train mismatch runs/fashion_quickstart --precision bf16 --precision fp16\n"
-      "  ada-train mismatch sampler.safetensors trainer.safetensors --csv");
+  CLI::App* mismatch =
+      Add(app, "mismatch",
+          "how far predictions under two precisions lie apart, and which layer does it",
+          "  ada-train mismatch runs/fashion_quickstart --precision bf16 --precision fp16\n"
+          "  ada-train mismatch sampler.safetensors trainer.safetensors --csv");
   mismatch
       ->add_option("PATH", a->options.paths,
                    "a run's folder, a checkpoint, or with --config a file of weights;\n"

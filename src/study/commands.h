@@ -328,22 +328,22 @@ struct MismatchOptions {
   // Two files of predictions (study/mismatch/predictions.cpp), or of a network its weights: either
   // file of a checkpoint, or a file of weights; none: as model.init leaves it.
   std::vector<std::string> paths;
-  std::string twin;                 // of the first file: predictions of equal precision; may be empty
-  std::vector<std::string> sides;   // two names
-  config::Config config;            // of a network
+  std::string twin;  // of the first file: predictions of equal precision; may be empty
+  std::vector<std::string> sides;                  // two names
+  config::Config config;                           // of a network
   std::vector<config::PrecisionConfig> precision;  // of a network: two
-  std::int64_t samples = 64;        // of split test, else validation, at most
-  bool layers = true;               // of a network
-  std::string picture;              // an SVG; empty: none
+  std::int64_t samples = 64;                       // of split test, else validation, at most
+  bool layers = true;                              // of a network
+  std::string picture;                             // an SVG; empty: none
   View view = View::kTable;
 };
 
-// Writes a table, mismatch.csv or JSON to `out`. DataError for files, ConfigError for a network that
-// cannot be compared, OutputError.
+// Writes a table, mismatch.csv or JSON to `out`. DataError for files, ConfigError for a network
+// that cannot be compared, OutputError.
 void Mismatch(const MismatchOptions& options, std::ostream& out, telemetry::Log& log);
 
-// The keys of an arm of `choose`: a format, a recipe, either with +POLICY, or a file of keys. Throws
-// ConfigError whose text begins with `option`.
+// The keys of an arm of `choose`: a format, a recipe, either with +POLICY, or a file of keys.
+// Throws ConfigError whose text begins with `option`.
 config::Overrides KeysOfArm(const std::string& option, const std::string& word);
 
 // compare shows two runs side by side in a terminal of 80 columns: differences of the

@@ -1,5 +1,5 @@
-// Graphs of both sides share one set of weights, those of the twins another one. Of each layer there
-// is a graph in which only that layer rounds.
+// Graphs of both sides share one set of weights, those of the twins another one. For each layer
+// there is a graph in which it alone rounds.
 #include "run/mismatch/mismatch.h"
 
 #include <algorithm>
@@ -109,7 +109,8 @@ class MismatchFinder {
 
   std::vector<LayerMismatch> Run() {
     if (MeasuresClasses(spec_.config.task))
-      throw ConfigError("task: mismatch compares predictions of classification and language models");
+      throw ConfigError(
+          "task: mismatch compares predictions of classification and language models");
     const data::DatasetInfo info = InspectData(spec_.config);
     config_ = Completed(spec_.config, info);
     image_ = {1, info.height, info.width, info.channels};
@@ -174,8 +175,8 @@ class MismatchFinder {
       sides_[side] = Build(SpecOf(spec_.precision[side]), reference_.get());
       twins_[side] = Build(SpecOf(spec_.precision[side]), moved_.get());
     }
-    for (graph::Graph* graph : {reference_.get(), sides_[0].get(), sides_[1].get(),
-                                twins_[0].get(), twins_[1].get()})
+    for (graph::Graph* graph :
+         {reference_.get(), sides_[0].get(), sides_[1].get(), twins_[0].get(), twins_[1].get()})
       graph->RefreshWeights(pass_);
   }
   void Load(graph::Graph& graph) {
@@ -210,8 +211,10 @@ class MismatchFinder {
     const auto positions = static_cast<std::size_t>(sample.positions);
     for (std::size_t row = 0; row < static_cast<std::size_t>(pass_.rows); ++row) {
       for (std::size_t side = 0; side < 2; ++side) {
-        sample.logits[side] = std::span<const float>(logits[side]).subspan(row * per_image, per_image);
-        sample.twins[side] = std::span<const float>(twins[side]).subspan(row * per_image, per_image);
+        sample.logits[side] =
+            std::span<const float>(logits[side]).subspan(row * per_image, per_image);
+        sample.twins[side] =
+            std::span<const float>(twins[side]).subspan(row * per_image, per_image);
       }
       if (rows_.targets.labels != nullptr)
         sample.targets = {rows_.targets.labels + row * positions, positions};
@@ -251,8 +254,8 @@ class MismatchFinder {
       log_.SetStatus("mismatch: layer " + name);
       LayerMismatch& layer = layers.emplace_back();
       layer.layer = name;
-      layer.apart = RelativeError(whole[0].outputs[name], whole[1].outputs[name],
-                                  exact.outputs[name]);
+      layer.apart =
+          RelativeError(whole[0].outputs[name], whole[1].outputs[name], exact.outputs[name]);
       for (std::size_t side = 0; side < 2; ++side) {
         graph::GraphSpec spec = SpecOf(spec_.precision[side]);
         spec.precision = OnlyOf(spec.precision, name);
@@ -265,9 +268,8 @@ class MismatchFinder {
             RelativeError(own.outputs[name], exact.outputs[name], exact.outputs[name]);
         layer.total[side] =
             RelativeError(whole[side].outputs[name], exact.outputs[name], exact.outputs[name]);
-        layer.inherits[side] = std::sqrt(
-            std::max(0.0, layer.total[side] * layer.total[side] -
-                              layer.adds[side] * layer.adds[side]));
+        layer.inherits[side] = std::sqrt(std::max(
+            0.0, layer.total[side] * layer.total[side] - layer.adds[side] * layer.adds[side]));
       }
     }
     return layers;

@@ -10,7 +10,8 @@ namespace ada::study {
 // Files are written before anything is printed, so that a closed pipe costs none of them.
 int Ablate(const AblateOptions& options, std::ostream& out, telemetry::Log& log) {
   const Ablation ablation = PlanAblation(options);
-  ArmPlan plan = PlanTrainings({"ablate", "ablations", ablation.arms, options, {0, ablation.recipe}}, log);
+  ArmPlan plan =
+      PlanTrainings({"ablate", "ablations", ablation.arms, options, {0, ablation.recipe}}, log);
   const int signal = RunTrainings(plan, log);
   if (signal != 0) return 128 + signal;
   const Measured measured = Measure(plan);

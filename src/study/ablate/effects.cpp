@@ -125,7 +125,8 @@ class EffectFinder {
   std::string Beyond() const {
     std::vector<std::pair<double, std::string>> found;
     for (const PairEffect& pair : effects_.pairs)
-      if (IsSure(pair.beyond)) found.emplace_back(pair.beyond.mean, pair.one + " with " + pair.other);
+      if (IsSure(pair.beyond))
+        found.emplace_back(pair.beyond.mean, pair.one + " with " + pair.other);
     if (found.empty())
       for (const Effect& effect : effects_.of)
         if (IsSure(effect.together))

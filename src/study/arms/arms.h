@@ -27,8 +27,8 @@ struct Arm {
 // What may stand in the name of a folder; all else becomes a dash.
 std::string FolderWord(const std::string& text);
 
-// One training: of an arm under a seed, or a twin of such a training, whose first weights are moved by
-// less than 16 bits can tell.
+// One training: of an arm under a seed, or a twin of such a training, whose first weights are moved
+// by less than 16 bits can tell.
 struct Training {
   std::size_t arm = 0, seed = 0;   // indices
   std::uint64_t twin = 0;          // from 1; 0: no twin
@@ -95,7 +95,7 @@ struct TrainingResult {
 struct Measured {
   std::vector<ArmResult> arms;  // the baseline first
   std::vector<TrainingResult> trainings;
-  std::int64_t window = 0;    // last steps over which a loss is a mean
+  std::int64_t window = 0;  // last steps over which a loss is a mean
   // By how much chance alone moves a loss: of the baseline's twins.
   double noise() const { return arms.front().noise; }
   const std::vector<double>& twins() const { return arms.front().twins; }
@@ -103,7 +103,7 @@ struct Measured {
 // Reads the folders of the trainings. Throws DataError where one is not as it should be.
 Measured Measure(const ArmPlan& plan);
 double MeanOf(const std::vector<double>& values);
-// Of the values, as a sample; NaN for fewer than two.
+// The deviation of the values as a sample; NaN for fewer than two.
 double DeviationOf(const std::vector<double>& values);
 // The exit code of a command: arms that a policy ended are a result; others that ended by an error
 // are not.

@@ -46,8 +46,9 @@ std::string StepsText(const Measured& measured, const ArmPlan& plan) {
 std::string NoiseText(const Measured& measured) {
   const std::string noise =
       std::isfinite(measured.noise()) ? Formatted("%.2g", measured.noise()) : "what is not known";
-  return "chance alone moves the loss by " + noise + " (" + std::to_string(measured.twins().size()) +
-         " twins of " + Visible(measured.arms.front().name) +
+  return "chance alone moves the loss by " + noise + " (" +
+         std::to_string(measured.twins().size()) + " twins of " +
+         Visible(measured.arms.front().name) +
          " whose first weights differ by less than bf16 can tell)";
 }
 

@@ -133,9 +133,8 @@ std::vector<MismatchFigure> Summarize(const std::vector<MismatchPosition>& posit
   for (const MismatchPosition& position : positions)
     figures[2].value = std::fmax(figures[2].value, position.divergence);
   if (has_agreement)
-    figures.push_back(MeanFigure("agreement", positions, [](const MismatchPosition& p) {
-      return p.agrees ? 1.0 : 0.0;
-    }));
+    figures.push_back(MeanFigure("agreement", positions,
+                                 [](const MismatchPosition& p) { return p.agrees ? 1.0 : 0.0; }));
   return figures;
 }
 

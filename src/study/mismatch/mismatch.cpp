@@ -37,8 +37,8 @@ MismatchPositions Predict(const MismatchOptions& options, std::vector<run::Layer
           const auto add = [&](std::span<const float> a, std::span<const float> b,
                                std::vector<MismatchPosition>& to) {
             const std::size_t from = static_cast<std::size_t>(at) * classes;
-            MismatchPosition& one = to.emplace_back(Compare(
-                a.subspan(from, classes), b.subspan(from, classes), target, false));
+            MismatchPosition& one = to.emplace_back(
+                Compare(a.subspan(from, classes), b.subspan(from, classes), target, false));
             one.sample = positions.samples, one.position = at;
           };
           add(sample.logits[0], sample.logits[1], positions.apart);
@@ -141,7 +141,8 @@ MismatchResult ResultOf(const MismatchPositions& positions,
     for (std::size_t side = 0; side < 2; ++side) {
       const std::string end = std::string("_") + kSide[side];
       result.rows.push_back({"layer", layer.layer, "adds" + end, layer.adds[side], NAN, NAN});
-      result.rows.push_back({"layer", layer.layer, "inherits" + end, layer.inherits[side], NAN, NAN});
+      result.rows.push_back(
+          {"layer", layer.layer, "inherits" + end, layer.inherits[side], NAN, NAN});
       result.rows.push_back({"layer", layer.layer, "kl_alone" + end, layer.alone[side], NAN, NAN});
     }
   }
@@ -151,9 +152,8 @@ MismatchResult ResultOf(const MismatchPositions& positions,
 
 void Mismatch(const MismatchOptions& options, std::ostream& out, telemetry::Log& log) {
   std::vector<run::LayerMismatch> layers;
-  const MismatchPositions positions = options.precision.empty()
-                                          ? ReadPredictions(options)
-                                          : Predict(options, layers, log);
+  const MismatchPositions positions =
+      options.precision.empty() ? ReadPredictions(options) : Predict(options, layers, log);
   const MismatchResult result = ResultOf(positions, layers, options.sides);
   if (!options.picture.empty()) WriteFileAtomically(options.picture, MismatchPicture(result));
   PrintMismatch(result, options.view, out);

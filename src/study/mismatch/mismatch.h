@@ -21,8 +21,8 @@ struct MismatchPositions {
   std::int64_t samples = 0;
   std::string differences_of;  // "the target", in words
 };
-// Reads both files, and the twin of the first where it is named. Throws DataError where they have no
-// tensor that is known, or not the same shapes.
+// Reads both files, and the twin of the first where it is named. Throws DataError where they have
+// no tensor that is known, or not the same shapes.
 MismatchPositions ReadPredictions(const MismatchOptions& options);
 
 // One row of mismatch.csv: of all positions, of one position of the samples, or of a layer.

@@ -10,7 +10,8 @@
 namespace ada::study {
 namespace {
 
-// Of all classes, the last axis; both are normalized, so either may stand for the other.
+// Names of predictions of all classes, along the last axis. They are normalized, so that logits and
+// log-probabilities are the same to it.
 constexpr std::array<const char*, 4> kOfClasses = {"logits", "outputs", "logprobs",
                                                    "log_probabilities"};
 constexpr char kOfTokens[] = "token_logprobs";
@@ -79,7 +80,7 @@ std::vector<std::int64_t> ReadTargets(const std::string& path, std::size_t posit
   return {};
 }
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) {
+std::string AxesText(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (const std::int64_t axis : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(axis);
@@ -88,8 +89,8 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
 
 void RequireSame(const Predictions& a, const Predictions& b) {
   if (a.of_tokens == b.of_tokens && a.shape == b.shape) return;
-  throw DataError(b.path + ": " + b.name + " is " + ShapeText(b.shape) + ", and " + a.name +
-                  " of " + a.path + " is " + ShapeText(a.shape) + "; expected the same shape");
+  throw DataError(b.path + ": " + b.name + " is " + AxesText(b.shape) + ", and " + a.name + " of " +
+                  a.path + " is " + AxesText(a.shape) + "; expected the same shape");
 }
 
 std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions& b,
@@ -108,9 +109,9 @@ std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions
           throw DataError(of->path + ": " + of->name + " at sample " +
                           std::to_string(i / per_sample) + ", position " +
                           std::to_string(i % per_sample) + " is not finite");
-    MismatchPosition one = a.of_tokens ? CompareTokens(a.values[i], b.values[i])
-                                       : Compare(row(a), row(b), targets.empty() ? -1 : targets[i],
-                                                 targets.empty());
+    MismatchPosition one =
+        a.of_tokens ? CompareTokens(a.values[i], b.values[i])
+                    : Compare(row(a), row(b), targets.empty() ? -1 : targets[i], targets.empty());
     one.sample = static_cast<std::int64_t>(i / per_sample);
     one.position = static_cast<std::int64_t>(i % per_sample);
     positions.push_back(one);
@@ -126,14 +127,15 @@ MismatchPositions ReadPredictions(const MismatchOptions& options) {
   std::vector<std::int64_t> targets;
   for (const std::string& path : options.paths)
     if (!a.of_tokens && targets.empty())
-      targets = ReadTargets(path, a.values.size() / static_cast<std::size_t>(
-                                                        std::max<std::int64_t>(1, a.shape.back())),
-                            a.shape.back());
+      targets = ReadTargets(
+          path,
+          a.values.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, a.shape.back())),
+          a.shape.back());
   MismatchPositions positions;
   positions.has_agreement = !a.of_tokens;
   positions.has_positions = a.shape.size() == (a.of_tokens ? 2u : 3u);
   positions.samples = a.shape.front();
-  positions.differences_of = a.of_tokens        ? "the drawn token"
+  positions.differences_of = a.of_tokens       ? "the drawn token"
                              : targets.empty() ? "the likeliest of the first side"
                                                : "the target";
   positions.apart = CompareAll(a, b, targets);

@@ -22,7 +22,8 @@ void PrintFigures(const MismatchResult& result, std::ostream& out) {
   TextTable table({"figure", "value", "error", "floor"});
   for (const MismatchRow& row : result.rows)
     if (row.scope == "all")
-      table.Row({row.figure, row.figure == "agreement" ? Formatted("%.5f", row.value) : Three(row.value),
+      table.Row({row.figure,
+                 row.figure == "agreement" ? Formatted("%.5f", row.value) : Three(row.value),
                  Three(row.error),
                  row.figure == "agreement" && !std::isnan(row.floor) ? Formatted("%.5f", row.floor)
                                                                      : Three(row.floor)});
@@ -128,17 +129,19 @@ std::string MismatchPicture(const MismatchResult& result) {
   for (const Bar& bar : bars) most = std::max({most, bar.one, bar.other});
   if (most <= 0) most = 1;
   const std::string title =
-      of_layers ? "KL divergence from fp32 that each layer makes alone, in nats: " +
-                      result.sides[0] + " (blue), " + result.sides[1] + " (orange)"
-                : "KL divergence of " + result.sides[1] + " from " + result.sides[0] +
-                      ", in nats (blue), and of equal precision (orange)";
+      of_layers
+          ? "KL divergence from fp32 that each layer makes alone, in nats: " + result.sides[0] +
+                " (blue), " + result.sides[1] + " (orange)"
+          : "KL divergence of " + result.sides[1] + " from " + result.sides[0] +
+                ", in nats (blue), and of equal precision (orange)";
   const int height = 40 + kRow * static_cast<int>(bars.size());
-  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" "
-                    "font-size=\"12\" " +
-                    Formatted("viewBox=\"0 0 %d %d\">\n", kPageWidth, height) +
-                    "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-                    "<text x=\"8\" y=\"20\">" +
-                    Html(title) + "</text>\n";
+  std::string svg =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" "
+      "font-size=\"12\" " +
+      Formatted("viewBox=\"0 0 %d %d\">\n", kPageWidth, height) +
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+      "<text x=\"8\" y=\"20\">" +
+      Html(title) + "</text>\n";
   int y = 34;
   for (const Bar& bar : bars) {
     svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kNames - 8, y + 14) +
