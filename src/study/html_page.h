@@ -8,8 +8,8 @@ namespace ada::study {
 inline constexpr int kPageWidth = 860;  // of a picture
 // Text of a name, which may come from a file, as HTML.
 std::string Html(const std::string& text);
-// All up to the heading, which it has. Of a table's rows, class `taken` stands out; of paragraphs
-// `verdict`.
+// The page up to its heading. Its style makes rows of class `taken` and paragraphs of class
+// `verdict` stand out.
 std::string PageHead(const std::string& title, const std::string& heading);
 inline constexpr char kPageEnd[] = "</body></html>\n";
 

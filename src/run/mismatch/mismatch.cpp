@@ -1,5 +1,5 @@
-// Graphs of both sides share one set of weights, those of the twins another one. Of each layer
-// there is a graph in which only that layer rounds.
+// Graphs of both sides share one set of weights, those of the twins another one. For each layer
+// there is a graph in which it alone rounds.
 #include "run/mismatch/mismatch.h"
 
 #include <algorithm>

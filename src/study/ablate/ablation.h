@@ -71,11 +71,11 @@ struct Difference {
 struct Effect {
   Ingredient ingredient;
   std::string alone_trouble, left_out_trouble;  // why that arm does not train
-  // Of a rounding, alone: with it minus without any; of a remedy: minus the recipe without
-  // remedies. Left out: the recipe minus the recipe without it.
+  // `alone` is the loss with it minus that of the plain format, or, of a remedy, that of the recipe
+  // without remedies. `left_out` is the loss of the recipe minus that of the recipe without it.
   Difference alone, left_out;
   Difference together;  // left out minus alone: what it does with the others beyond what it does
-  std::string says;     // costs, free, helps, harms, useless, needed, unknown
+  std::string says;     // costs, free, helps, harms, useless, needed, breaks, unknown
 };
 struct PairEffect {
   std::string one, other;

@@ -115,7 +115,7 @@ constexpr std::array<StoredRole, 3> kStoredRoles = {{
     {"weights", &config::RoleFormatsConfig::weights},
     {"gradients", &config::RoleFormatsConfig::gradients},
 }};
-NumberFormat FormatOfRole(const PrecisionConfig& precision, const StoredRole& role) {
+NumberFormat StoredFormat(const PrecisionConfig& precision, const StoredRole& role) {
   return (precision.*role.member).value_or(precision.format);
 }
 bool IsAblatedFormat(const NumberFormat& format) { return format != kBf16 && format != kFp32; }
@@ -184,9 +184,10 @@ void DropRemedy(const std::string& name, AblatedRecipe& recipe) {
 }
 
 // Collects the ingredients in the order in which they are told.
-class Collector {
+class IngredientCollector {
  public:
-  explicit Collector(const AblatedRecipe& recipe) : recipe_(recipe), precision_(recipe.precision) {}
+  explicit IngredientCollector(const AblatedRecipe& recipe)
+      : recipe_(recipe), precision_(recipe.precision) {}
 
   std::vector<Ingredient> Run() {
     Products();
@@ -247,7 +248,7 @@ class Collector {
         Rounding("format", FormatName(precision_.format) + ", not bf16", {"format"});
     } else {
       for (const StoredRole& role : kStoredRoles)
-        if (const NumberFormat format = FormatOfRole(precision_, role); IsAblatedFormat(format))
+        if (const NumberFormat format = StoredFormat(precision_, role); IsAblatedFormat(format))
           Rounding(role.name, "in " + FormatName(format) + ", not bf16", {role.name});
     }
     if (precision_.weight_gradients && *precision_.weight_gradients != kFp32)
@@ -288,7 +289,7 @@ class Collector {
 }  // namespace
 
 std::vector<Ingredient> IngredientsOf(const AblatedRecipe& recipe) {
-  return Collector(recipe).Run();
+  return IngredientCollector(recipe).Run();
 }
 
 AblatedRecipe WithoutIngredient(const AblatedRecipe& recipe, const Ingredient& ingredient) {

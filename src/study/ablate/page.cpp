@@ -10,7 +10,7 @@
 namespace ada::study {
 namespace {
 
-constexpr int kNames = 170, kRight = kPageWidth - 110, kRowHeight = 34, kTop = 8;
+constexpr int kBarNames = 170, kRight = kPageWidth - 110, kRowHeight = 34, kTop = 8;
 constexpr char kAlone[] = "#56b4e9", kLeftOut[] = "#d55e00";
 
 // Values beyond a few times what the recipe costs end at the edge: one that fails has none.
@@ -38,7 +38,7 @@ class Bars {
         Formatted("y2=\"%d\" stroke=\"#555\"/>\n", height);
     int y = kTop;
     for (const Effect& effect : effects_.of) {
-      svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kNames - 8, y + 18) +
+      svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kBarNames - 8, y + 18) +
              Html(effect.ingredient.name) + "</text>" +
              Bar(effect.alone, effect.alone_trouble, kAlone, y) +
              Bar(effect.left_out, effect.left_out_trouble, kLeftOut, y + 13) +
@@ -51,8 +51,8 @@ class Bars {
 
  private:
   double X(double value) const {
-    const double middle = (kNames + kRight) / 2.0;
-    return middle + (kRight - kNames - 60) / 2.0 * std::clamp(value / most_, -1.0, 1.0);
+    const double middle = (kBarNames + kRight) / 2.0;
+    return middle + (kRight - kBarNames - 60) / 2.0 * std::clamp(value / most_, -1.0, 1.0);
   }
   std::string Bar(const Difference& difference, const std::string& trouble, const char* color,
                   int y) const {

@@ -14,7 +14,7 @@ namespace ada::study {
 namespace {
 
 // "+0.0123", with a mark where chance may explain it.
-std::string DifferenceText(const Difference& difference, const std::string& trouble) {
+std::string EffectText(const Difference& difference, const std::string& trouble) {
   if (!trouble.empty()) return "fails";
   if (!std::isfinite(difference.mean)) return "-";
   if (difference.mean == 0) return "0  ";
@@ -50,12 +50,12 @@ void PrintAblation(const Effects& effects, const Measured& measured, const ArmPl
   table.LastToTheLeft();
   for (const Effect& effect : effects.of)
     table.Row(
-        {effect.ingredient.name, DifferenceText(effect.alone, effect.alone_trouble),
-         DifferenceText(effect.left_out, effect.left_out_trouble),
+        {effect.ingredient.name, EffectText(effect.alone, effect.alone_trouble),
+         EffectText(effect.left_out, effect.left_out_trouble),
          std::isnan(effect.left_out.deviation) ? "-" : Formatted("%.2g", effect.left_out.deviation),
-         DifferenceText(effect.together, ""), effect.says});
+         EffectText(effect.together, ""), effect.says});
   table.Row(
-      {"all", DifferenceText(effects.recipe, effects.recipe_trouble), "",
+      {"all", EffectText(effects.recipe, effects.recipe_trouble), "",
        std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "",
        "the recipe over " + plain});
   table.Print(out);

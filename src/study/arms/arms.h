@@ -104,7 +104,7 @@ struct Measured {
 // Reads the folders of the trainings. Throws DataError where one is not as it should be.
 Measured Measure(const ArmPlan& plan);
 double MeanOf(const std::vector<double>& values);
-// Of the values, as a sample; NaN for fewer than two.
+// The deviation of the values as a sample; NaN for fewer than two.
 double DeviationOf(const std::vector<double>& values);
 // The exit code of a command: arms that a policy ended are a result; others that ended by an error
 // are not.

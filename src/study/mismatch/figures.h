@@ -11,7 +11,7 @@
 
 namespace ada::study {
 
-// Of one position: a token of a sequence, or an image.
+// What is known of one position: a token of a sequence, or an image.
 struct MismatchPosition {
   std::int64_t sample = 0, position = 0;
   double divergence = 0;  // KL(a || b), in nats
@@ -26,14 +26,15 @@ MismatchPosition Compare(std::span<const float> a, std::span<const float> b, std
 // log r, whose mean is KL(a || b) without bias (Schulman, Approximating KL Divergence).
 MismatchPosition CompareTokens(double a, double b);
 
-// A figure with its standard error. Of means over positions the error is that of the ratio of sums
-// by sample; of percentiles it is that of 200 resamplings of the samples. NaN for one sample.
+// A figure with its standard error: for means over positions that of the ratio of sums by sample,
+// for percentiles that of 200 resamplings of the samples. The error of one sample is NaN.
 struct MismatchFigure {
   std::string name;
   double value = NAN, error = NAN, floor = NAN;
 };
-// kl_mean, kl_p99 (the smallest value that 99 % do not exceed), kl_max, difference_mean,
-// difference_abs_mean, difference_abs_p99, agreement (a share; NaN floor of tokens).
+// Gives kl_mean, kl_p99 (the smallest value that 99 % do not exceed), kl_max, difference_mean,
+// difference_abs_mean, difference_abs_p99, and where likeliest classes are known agreement, a
+// share.
 std::vector<MismatchFigure> Summarize(const std::vector<MismatchPosition>& positions,
                                       bool has_agreement);
 

@@ -10,7 +10,8 @@
 namespace ada::study {
 namespace {
 
-// Of all classes, the last axis; both are normalized, so either may stand for the other.
+// Names of predictions of all classes, along the last axis. They are normalized, so that logits and
+// log-probabilities are the same to it.
 constexpr std::array<const char*, 4> kOfClasses = {"logits", "outputs", "logprobs",
                                                    "log_probabilities"};
 constexpr char kOfTokens[] = "token_logprobs";
@@ -79,7 +80,7 @@ std::vector<std::int64_t> ReadTargets(const std::string& path, std::size_t posit
   return {};
 }
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) {
+std::string AxesText(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (const std::int64_t axis : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(axis);
@@ -88,8 +89,8 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
 
 void RequireSame(const Predictions& a, const Predictions& b) {
   if (a.of_tokens == b.of_tokens && a.shape == b.shape) return;
-  throw DataError(b.path + ": " + b.name + " is " + ShapeText(b.shape) + ", and " + a.name +
-                  " of " + a.path + " is " + ShapeText(a.shape) + "; expected the same shape");
+  throw DataError(b.path + ": " + b.name + " is " + AxesText(b.shape) + ", and " + a.name + " of " +
+                  a.path + " is " + AxesText(a.shape) + "; expected the same shape");
 }
 
 std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions& b,

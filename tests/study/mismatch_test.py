@@ -1,0 +1,228 @@
+"""`ada-train mismatch` beside NumPy: files of logits and of tokens' log-probabilities, a network
+under two precisions, its layers; what is refused. With torch (ADA_BENCH_PYTHON) beside logits of
+PyTorch in fp16 and bf16. ADA_BINARY names the program."""
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+
+BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+TORCH = os.environ.get("ADA_BENCH_PYTHON", "/opt/torch/bin/python")
+CONFIG = """
+name: r
+seed: 5
+data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
+       test: 60}, batch_size: 16, workers: 0}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
+    - {name: relu1, kind: relu}
+    - {name: fc1, kind: linear, features: 16}
+    - {name: relu2, kind: relu}
+    - {name: fc2, kind: linear, features: classes}
+precision: {format: fp32}
+optimizer: {lr: 0.02, momentum: 0.9}
+train: {epochs: 1}
+device: {kind: cpu}
+"""
+TORCH_LOGITS = """
+import json, struct, sys, torch
+torch.manual_seed(1)
+torch.set_num_threads(2)
+net = torch.nn.Sequential(torch.nn.Embedding(50, 32), torch.nn.Linear(32, 64), torch.nn.GELU(),
+                          torch.nn.Linear(64, 50))
+tokens = torch.randint(0, 50, (12, 20))
+for name in ("float16", "bfloat16"):
+    with torch.no_grad():
+        logits = net.to(getattr(torch, name))(tokens).float()
+    data = logits.numpy().tobytes()
+    head = json.dumps({"logits": {"dtype": "F32", "shape": list(logits.shape),
+                                  "data_offsets": [0, len(data)]}}).encode()
+    open(f"{sys.argv[1]}/{name}.safetensors", "wb").write(
+        struct.pack("<Q", len(head)) + head + data)
+both = []
+for name in ("float16", "bfloat16"):
+    raw = open(f"{sys.argv[1]}/{name}.safetensors", "rb").read()
+    size = struct.unpack("<Q", raw[:8])[0]
+    both.append(torch.frombuffer(bytearray(raw[8 + size:]), dtype=torch.float32)
+                .reshape(12, 20, 50).double().log_softmax(-1))
+p, q = both
+kl = torch.nn.functional.kl_div(q, p, reduction="none", log_target=True).sum(-1)
+print(json.dumps({"kl_mean": kl.mean().item(),
+                  "agreement": (p.argmax(-1) == q.argmax(-1)).double().mean().item()}))
+"""
+
+
+def write(path, **tensors):
+    """A safetensors file of arrays."""
+    head, data = {}, b""
+    names = {"float32": "F32", "int64": "I64", "int32": "I32"}
+    for name, array in sorted(tensors.items(), key=lambda item: -item[1].itemsize):
+        raw = np.ascontiguousarray(array).tobytes()
+        head[name] = {"dtype": names[str(array.dtype)], "shape": list(array.shape),
+                      "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(head).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def log_softmax(logits):
+    logits = logits.astype(np.float64)
+    top = logits.max(-1, keepdims=True)
+    return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+
+
+def standard_error(values):
+    """Of the mean over all positions, [samples, positions]: samples are independent."""
+    return values.mean(1).std(ddof=1) / math.sqrt(len(values))
+
+
+class Mismatch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def mismatch(self, *arguments, code=0, command="mismatch"):
+        done = subprocess.run([BINARY, command, *arguments], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def figures(self, *arguments):
+        rows = csv.DictReader(io.StringIO(self.mismatch(*arguments, "--csv")))
+        return {(row["scope"], row["name"], row["figure"]): row for row in rows}
+
+    def check(self, row, value, error=None, places=9):
+        self.assertAlmostEqual(float(row["value"]), value, places=places)
+        if error is not None:
+            self.assertAlmostEqual(float(row["error"]), error, places=places)
+
+    def test_logits_of_two_files(self):
+        random = np.random.default_rng(3)
+        a = random.normal(size=(40, 6, 30)).astype(np.float32)
+        b = (a + 0.05 * random.normal(size=a.shape)).astype(np.float32)
+        twin = (a + 0.001 * random.normal(size=a.shape)).astype(np.float32)
+        tokens = random.integers(0, 30, size=(40, 6))
+        tokens[3, 2] = -100
+        write(self.folder / "a.safetensors", logits=a, tokens=tokens)
+        write(self.folder / "b.safetensors", logprobs=log_softmax(b).astype(np.float32))
+        write(self.folder / "twin.safetensors", outputs=twin)
+        found = self.figures("a.safetensors", "b.safetensors", "--twin", "twin.safetensors")
+        p, q = log_softmax(a), log_softmax(log_softmax(b).astype(np.float32))
+        kl = (np.exp(p) * (p - q)).sum(-1)
+        self.check(found["all", "", "kl_mean"], kl.mean(), standard_error(kl))
+        self.check(found["all", "", "kl_p99"],
+                   np.percentile(kl, 99, method="inverted_cdf"))
+        self.check(found["all", "", "kl_max"], kl.max())
+        agree = (p.argmax(-1) == q.argmax(-1)).astype(float)
+        self.check(found["all", "", "agreement"], agree.mean(), standard_error(agree))
+        of_twin = log_softmax(twin)
+        self.assertAlmostEqual(float(found["all", "", "kl_mean"]["floor"]),
+                               (np.exp(p) * (p - of_twin)).sum(-1).mean(), places=9)
+        with self.subTest("differences are of the tokens; -100 has none"):
+            known = tokens >= 0
+            at = np.where(known, tokens, 0)[..., None]
+            d = (np.take_along_axis(q, at, -1) - np.take_along_axis(p, at, -1))[..., 0]
+            self.check(found["all", "", "difference_mean"], d[known].mean())
+            self.check(found["all", "", "difference_abs_mean"], np.abs(d[known]).mean())
+        with self.subTest("by position"):
+            for t in range(6):
+                self.check(found["position", str(t), "kl_mean"], kl[:, t].mean(),
+                           kl[:, t].std(ddof=1) / math.sqrt(40))
+        with self.subTest("the error of the percentile is that of resampled samples"):
+            drawn = [np.percentile(kl[random.integers(0, 40, 40)], 99, method="inverted_cdf")
+                     for _ in range(2000)]
+            error = float(found["all", "", "kl_p99"]["error"])
+            self.assertLess(abs(math.log(error / np.std(drawn))), math.log(1.5))
+        with self.subTest("JSON has the same rows, and the table says them"):
+            page = json.loads(self.mismatch("a.safetensors", "b.safetensors", "--json"))
+            self.assertEqual(page["command"], "mismatch")
+            self.assertAlmostEqual(page["rows"][0]["value"], kl.mean(), places=9)
+            self.assertIn("kl_mean", self.mismatch("a.safetensors", "b.safetensors", "--table"))
+
+    def test_log_probabilities_of_tokens(self):
+        random = np.random.default_rng(4)
+        a = (-3 * random.random((30, 8))).astype(np.float32)
+        b = (a + 0.02 * random.normal(size=a.shape)).astype(np.float32)
+        write(self.folder / "a.safetensors", token_logprobs=a)
+        write(self.folder / "b.safetensors", token_logprobs=b)
+        found = self.figures("a.safetensors", "b.safetensors")
+        d = b.astype(np.float64) - a
+        kl = np.exp(d) - 1 - d
+        self.check(found["all", "", "kl_mean"], kl.mean(), standard_error(kl))
+        self.check(found["all", "", "difference_mean"], d.mean(), standard_error(d))
+        self.assertNotIn(("all", "", "agreement"), found)
+
+    def test_a_network(self):
+        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+        self.mismatch("r.yaml", command="train")
+        sides = ("fp16", "fp8_e4m3")
+        found = self.figures("runs/r", "--precision", sides[0], "--precision", sides[1],
+                             "--picture", "p.svg", "--samples", "60")
+        outputs = []
+        for side in sides:
+            self.mismatch("runs/r", "--set", f"precision.format={side}", "--outputs",
+                          f"{side}.safetensors", command="evaluate")
+            outputs.append(f"{side}.safetensors")
+        with self.subTest("predictions are those of evaluate"):
+            files = self.figures(*outputs)
+            for figure in ("kl_mean", "kl_p99", "kl_max", "agreement"):
+                self.check(found["all", "", figure], float(files["all", "", figure]["value"]))
+        with self.subTest("equal precision is far nearer"):
+            row = found["all", "", "kl_mean"]
+            self.assertLess(float(row["floor"]), float(row["value"]) / 10)
+        with self.subTest("layers: the first inherits from the input alone, e4m3 adds 2^-5 or so"):
+            layers = [name for scope, name, figure in found
+                      if scope == "layer" and figure == "apart"]
+            self.assertEqual(layers, ["conv1", "fc1", "fc2"])
+            for layer in layers:
+                self.assertTrue(2**-7 < float(found["layer", layer, "adds_b"]["value"]) < 2**-3)
+                self.assertLess(float(found["layer", layer, "adds_a"]["value"]), 2**-9)
+            self.assertGreater(float(found["layer", "fc2", "inherits_b"]["value"]), 0)
+        self.assertIn("<svg", (self.folder / "p.svg").read_text("utf-8"))
+        with self.subTest("the same precision twice is no mismatch"):
+            same = self.figures("runs/r", "--precision", "bf16", "--precision", "bf16",
+                                "--no-layers")
+            self.assertEqual(float(same["all", "", "kl_max"]["value"]), 0)
+
+    def test_what_is_refused(self):
+        a = np.zeros((4, 3), np.float32)
+        write(self.folder / "a.safetensors", logits=a)
+        write(self.folder / "b.safetensors", logits=a[:3])
+        write(self.folder / "c.safetensors", other=a)
+        bad = a.copy()
+        bad[2, 1] = np.nan
+        write(self.folder / "d.safetensors", logits=bad)
+        for arguments, words, code in (
+                (("a.safetensors", "b.safetensors"), "expected the same shape", 3),
+                (("a.safetensors", "c.safetensors"), "no tensor logits", 3),
+                (("a.safetensors", "d.safetensors"), "sample 2, position 0 is not finite", 3),
+                (("a.safetensors",), "expected A.safetensors B.safetensors", 2),
+                (("a.safetensors", "--precision", "bf16"), "expected two", 2),
+                (("--precision", "bf61", "--precision", "bf16", "-c", "r.yaml"),
+                 "did you mean bf16?", 2)):
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.mismatch(*arguments, code=code))
+
+    @unittest.skipUnless(pathlib.Path(TORCH).exists(), "needs torch, in ADA_BENCH_PYTHON")
+    def test_logits_of_pytorch(self):
+        done = subprocess.run([TORCH, "-c", TORCH_LOGITS, str(self.folder)], capture_output=True,
+                              text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "2"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        theirs = json.loads(done.stdout)
+        found = self.figures("float16.safetensors", "bfloat16.safetensors")
+        self.check(found["all", "", "kl_mean"], theirs["kl_mean"], places=10)
+        self.check(found["all", "", "agreement"], theirs["agreement"])
+
+
+if __name__ == "__main__":
+    unittest.main()
