@@ -167,8 +167,6 @@ Json RulesByChoice(const Section& section, const Key& key) {
   return rule;
 }
 
-}  // namespace
-
 SchemaJson RangeJson(const char* type, const Range& range) {
   Json json = {{"type", type}};
   if (std::isfinite(range.low)) {
@@ -250,10 +248,6 @@ SchemaJson BranchesOf(const Section& section) {
 }
 
 // --- Sections ---
-
-namespace {
-
-using Json = SchemaJson;
 
 // "scaling.layers[]" as the name of a definition, which stands in references.
 std::string DefinitionName(std::string path) {

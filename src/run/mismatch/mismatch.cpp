@@ -12,7 +12,6 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/weights.h"
 #include "run/fork/fork.h"
-#include "run/fork/fork_training.h"
 #include "step/batches/make_batches.h"
 #include "step/specs.h"
 
