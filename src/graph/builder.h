@@ -10,7 +10,7 @@
 
 namespace ada::graph {
 
-// The lists of what a graph rounds, decides and shows (graph/log_points.h) are in the order of an
+// The lists of what a graph rounds, decides and shows (graph/graph.h) are in the order of an
 // unfused execution even where layers are fused, and are to be made after all ops. ListRoundings
 // returns all roundings, starting with the network's input (unless it is tokens); those of the
 // forward pass only in a graph that does not train.
