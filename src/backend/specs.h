@@ -120,8 +120,8 @@ struct UpsampleSpec : LayerSpec {
   static constexpr char kKind[] = "upsample";
   int scale = 2;
 };
-// y = round(the mean of the four pixels around each place, weighted by distance; interpolation.h);
-// dx = round(fp32 sum over all places that a pixel contributed to, row by row).
+// y = round(the mean of the four pixels around each place, weighted by distance;
+// values/enlarged.h); dx = round(fp32 sum over all places that a pixel contributed to, row by row).
 struct BilinearSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "upsample";
   bool align_corners = false;
@@ -252,7 +252,7 @@ using OpSpec =
 
 // --- The start of a graph ---
 
-// The op at the start of a graph is more than an Op, as is the one at its end (loss_specs.h).
+// The op at the start of a graph is more than an Op, as is the one at its end (layer_specs.h).
 struct InputSpec {  // x in fp32 from the host -> y rounded
   static constexpr char kKind[] = "input";
   std::string layer = "input";

@@ -1,4 +1,4 @@
-// Layers of positions: position embedding, class token, rope (backend/sequence_specs.h).
+// Layers of positions: position embedding, class token, rope (backend/layer_specs.h).
 #pragma once
 #include <cmath>
 #include <cstdint>

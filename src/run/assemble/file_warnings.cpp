@@ -19,7 +19,7 @@ void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& trai
                          const std::vector<std::string>& names, std::vector<std::string>* lines) {
   using Weights = config::ClassWeightsConfig;
   // Where class weights are computed, their own report names such classes
-  // (assemble/class_weights.h).
+  // (assemble/assemble.h).
   const bool told = config.train.class_weights.kind == Weights::Kind::kMedianFrequency;
   if (told || !train.label_images || train.images() == 0) return;
   const data::UnseenClasses unseen = data::FindUnseenClasses(train);

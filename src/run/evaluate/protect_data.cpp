@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "data/names.h"
 #include "error.h"
+#include "io/data_files.h"
 #include "io/file.h"
 #include "run/metrics/prediction.h"
 
