@@ -23,7 +23,7 @@ SchemaJson RangeJson(const char* type, const Range& range);
 // Text that fits the schema's pattern.
 SchemaJson TextJson(const ValueSchema& schema);
 // A value as a key writes it: a number, a boolean, text or a list or map of them.
-SchemaJson ValueJson(const YamlNode& node);
+SchemaJson NodeJson(const YamlNode& node);
 
 // What the choices in a section refuse and need beyond its other rules: a list of if-thens. Those
 // of a section within it that starts by the choice around it are among them; asked of that section
@@ -187,7 +187,7 @@ SchemaJson TextJson(const ValueSchema& schema) {
 }
 
 // A scalar of the tree is text, so it is read back by the reader's own rules to find what it is.
-SchemaJson ValueJson(const YamlNode& node) {
+SchemaJson NodeJson(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::kNull:
       return nullptr;
@@ -195,12 +195,12 @@ SchemaJson ValueJson(const YamlNode& node) {
       break;
     case YamlNode::Kind::kList: {
       Json list = Json::array();
-      for (const YamlNode& item : node.items) list.push_back(ValueJson(item));
+      for (const YamlNode& item : node.items) list.push_back(NodeJson(item));
       return list;
     }
     case YamlNode::Kind::kMap: {
       Json map = Json::object();
-      for (const Entry& entry : node.entries) map[entry.key.text] = ValueJson(entry.value);
+      for (const Entry& entry : node.entries) map[entry.key.text] = NodeJson(entry.value);
       return map;
     }
   }
@@ -330,7 +330,7 @@ class SchemaMaker {
     if (key.default_text == "[]") json["default"] = Json::array();
     if (!key.default_text.empty() || key.required) return json;
     const std::optional<YamlNode> value = key.write();
-    if (value) json["default"] = ValueJson(*value);
+    if (value) json["default"] = NodeJson(*value);
     return json;
   }
 
