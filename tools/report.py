@@ -198,8 +198,8 @@ def main():
         import pandas
         import yaml  # noqa: F401
     except ImportError as error:
-        fail(1, f"{error}; tools/setup.sh installs python3-matplotlib, python3-pandas and "
-                "python3-yaml")
+        fail(1, f"{error}: apt-get install python3-matplotlib python3-pandas python3-yaml "
+                "(tools/setup.sh does), or pip install matplotlib pandas PyYAML")
     warnings.simplefilter("ignore", category=RuntimeWarning)  # means of nothing are NaN: shown so
     warnings.simplefilter("ignore", category=pandas.errors.DtypeWarning)  # load makes numbers
     from ada_train.report.live import MissingLibrary

@@ -43,12 +43,14 @@ async function looked() {
   found.rough = jumps(lines().at(-1).y);
   set("smooth", "40", "input");
   found.smooth = jumps(lines().at(-1).y);
-  await Plotly.relayout(plot("training"), {"xaxis.range": [5, 15]});
+  plot("training").querySelector('[data-title="Zoom in"]').click();
+  await new Promise(done => setTimeout(done, 200));
+  found.zoomed = [...plot("training").layout.xaxis.range];
   document.querySelector("#bar input[name=run]").click();
   again();
   found.panelsOfOne = traces("underflow", "heatmap").length;
   found.linesOfOne = lines().length;
-  found.zoom = plot("training").layout.xaxis.range;
+  found.zoom = [...plot("training").layout.xaxis.range];
   found.scrollWidth = document.documentElement.scrollWidth;
   found.wide = boxes.filter(box => box.getBoundingClientRect().right > innerWidth + 1).map(
     box => box.dataset.picture);

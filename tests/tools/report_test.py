@@ -397,7 +397,7 @@ class RobustTest(unittest.TestCase):
         runs = [make_run(self.folder / name) for name in ("x", "y")]
         result = run_tool(*runs, "-o", self.page, environment={"PYTHONPATH": str(self.folder)})
         self.assertEqual(result.returncode, 1)
-        self.assertIn("No module named yaml; tools/setup.sh installs", result.stderr)
+        self.assertIn("No module named yaml: apt-get install", result.stderr)
         self.assertFalse(self.page.exists())
 
     def test_nothing_but_a_config(self):

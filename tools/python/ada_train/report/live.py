@@ -4,7 +4,6 @@ import base64
 import gzip
 import html
 import json
-import os
 import pathlib
 
 from ada_train.report import layers, names, page, style, traces
