@@ -259,7 +259,7 @@ class Mpirun(unittest.TestCase):
         batch, parts = summed_parts.Batch(self.folder), summed_parts.PARTS
         launcher = [*MPIRUN, "-n", str(parts)]
         single = batch.of_parts()
-        flat = [part.T.reshape(-1) for part in single]  # as they lie in memory
+        flat = [part.reshape(-1) for part in single]  # as they lie in memory
         piece = -(-flat[0].size // (16 * parts)) * 16
         for keys, travels, kept in (
                 (["parallel.reduction=ring"], "fp32", "fp32"),
@@ -290,7 +290,7 @@ class Mpirun(unittest.TestCase):
                 total = rounds(total, travels)
                 for more in ([], ["parallel.bucket_mb=0.001"]):
                     batch.run("run", *keys, *more, launcher=launcher)
-                    np.testing.assert_array_equal(batch.gradients("run").T.reshape(-1), total)
+                    np.testing.assert_array_equal(batch.gradients("run").reshape(-1), total)
                     rows = batch.counts("run", "sent")
                     if not counted:
                         self.assertEqual(rows, [])

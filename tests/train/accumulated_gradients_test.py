@@ -38,7 +38,7 @@ class AccumulatedGradients(unittest.TestCase):
         total, asked, lost, still = self.expected(parts, form)
         np.testing.assert_array_equal(self.batch.gradients(output), total)
         (row,) = self.batch.counts(output, "accumulated")
-        self.assertEqual((row["layer"], row["format"], row["scale"]), ("fc", form, "1"))
+        self.assertEqual((row["layer"], row["format"], row["scale"]), ("fc", form, "1.0"))
         self.assertEqual(int(row["numel"]), PARTS * total.size)
         self.assertEqual(int(row["zeros_before"]), PARTS * total.size - asked)
         self.assertEqual(int(row["underflow"]), lost)
