@@ -76,8 +76,8 @@ Matrix HeadOf(const Tensor& tensor, std::int64_t image, std::int64_t head) {
   Matrix m;
   for (std::int64_t t = 0; t < kTokens; ++t)
     for (std::int64_t i = 0; i < kWidth; ++i)
-      m.push_back(static_cast<double>(
-          all[static_cast<std::size_t>((image * kTokens + t) * tensor.shape.c + head * kWidth + i)]));
+      m.push_back(static_cast<double>(all[static_cast<std::size_t>(
+          (image * kTokens + t) * tensor.shape.c + head * kWidth + i)]));
   return m;
 }
 // a [m, k] b [k, n], either transposed as it lies.
@@ -97,8 +97,8 @@ Matrix Times(const Matrix& a, bool a_turned, const Matrix& b, bool b_turned, std
 class Reference {
  public:
   Reference(const AttentionSpec& spec, LineRule rule) : spec_(spec), rule_(std::move(rule)) {
-    // Scales of tensors come from all heads: the first pass finds those of what is given, the second
-    // those of p and ds.
+    // Scales of tensors come from all heads: the first pass finds those of what is given, the
+    // second those of p and ds.
     amax_.fill(1);
     for (int pass = 0; pass < 3; ++pass) {
       seen_.fill(0);

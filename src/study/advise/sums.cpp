@@ -1,7 +1,7 @@
 // Sums by accumulators (precision.accumulate): those that overflow, or whose errors are larger than
 // what FP8's operands bring along.
-#include "config/yaml/node.h"
 #include "config/sections/sections.h"
+#include "config/yaml/node.h"
 #include "scaling/rules/accumulator.h"
 #include "study/advise/run_record.h"
 #include "telemetry/accumulator_totals.h"
