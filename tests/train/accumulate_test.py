@@ -580,20 +580,6 @@ class Accumulate(unittest.TestCase):
             dx = rounded(product(dy, dump[f"{name}.dx.dy.scales"][0], w.T, tiles, True), "bf16")
             np.testing.assert_array_equal(dump[f"{name}.dx"].reshape(150, -1), dx)
 
-    def test_blocks_that_do_not_meet(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "run.yaml"
-            for rule, code in (("hopper_fp8_promote128", 2),
-                               ("{forward: hopper_fp8, dx: hopper_fp8_promote128}", 0)):
-                path.write_text(NETWORK % {"threads": 1, "precision": "{recipe: deepseek_v3, "
-                                           "accumulate: " + rule + "}"})
-                done = subprocess.run([BINARY, "train", str(path), "--output", folder + "/out"],
-                                      capture_output=True, text=True, check=False)
-                self.assertEqual(done.returncode, code, done.stderr)
-                if code == 2:
-                    self.assertIn("precision.accumulate: layer conv1: blocks of dw.x and dw.dy",
-                                  done.stderr)
-
     def test_refusals(self):
         for precision, words in (
                 ("{accumulate: hopper_fp9}", "did you mean 'hopper_fp8'?"),

@@ -184,7 +184,12 @@ class AttentionOperands(unittest.TestCase):
                 self.assertEqual(int(row["numel"]), before[operand].size, operand)
                 lost = (before[operand] != 0) & (after[operand] == 0)
                 zeros = (before[operand] == 0).sum()
-                self.assertEqual(float(row["scale"]), S if kind in ("dy", "ds") else 1)
+                carried = S if kind in ("dy", "ds") else 1
+                if "current" in more:  # S times the operand's own
+                    top = FORMATS[formats[kind]][2] / np.abs(before[operand]).max()
+                    self.assertAlmostEqual(float(row["scale"]) / carried / top, 1, 4, operand)
+                elif "static" not in more:
+                    self.assertEqual(float(row["scale"]), carried)
                 if kind in ("p", "ds"):
                     self.assertAlmostEqual(int(row["underflow"]), lost.sum(),
                                            delta=0.002 * lost.size)
@@ -214,7 +219,6 @@ class AttentionOperands(unittest.TestCase):
                  "dv.p": (HEADS * TOKENS, TOKENS), "dk.q": (HEADS * WIDTH, TOKENS)}
         for operand, (count, length) in lines.items():
             self.assertEqual(int(blocks[operand]["blocks"]), IMAGES * count * math.ceil(length / 32))
-        self.assertIn("worst", self.told)
 
     def test_scales_of_tensors(self):
         kinds = dict.fromkeys(("q", "k", "v", "p", "dy", "ds"), current("fp8_e4m3"))
@@ -243,11 +247,11 @@ class AttentionOperands(unittest.TestCase):
             self.assertEqual((wide / name).read_bytes(), want)
 
     def test_instruction_sets_threads_logging_and_resume(self):
-        precision = ("{format: bf16, operands: {tensor_scaling: {kind: %s, history: 4}, attention: "
+        precision = ("{format: bf16, operands: {tensor_scaling: %s, attention: "
                      "{q: nvfp4, k: mxfp4, v: {format: fp8_e4m3, rounding: stochastic}, "
                      "p: {format: mxfp8_e4m3, rounding: stochastic}, dy: fp8_e5m2, ds: fp8_e5m2}}}")
         names = ("steps.csv", "underflow.csv", "blocks.csv")
-        for kind in ("current", "delayed"):
+        for kind in ("current", "{kind: delayed, history: 4}"):
             with self.subTest(kind=kind):
                 first = self.run_program(precision % kind, threads=1)
                 want = [(first / name).read_bytes() for name in names]
@@ -302,7 +306,7 @@ class AttentionOperands(unittest.TestCase):
             self.assertEqual({r["tensor"] for r in row}, {"forward", "dx"})
             for r in row:
                 self.assertGreater(float(r["sqnr_db"]), 40)
-                self.assertLess(float(r["sqnr_db"]), 90)
+                self.assertLess(float(r["sqnr_db"]), 120)  # of fp32 sums some 140
         self.run_program("{format: fp32, operands: {attention: mxfp8_e4m3}, accumulate: hopper_fp8}")
         self.run_program("{format: fp32, operands: {attention: nvfp4}, accumulate: hopper_fp8}",
                          fails="attn: s.q is in nvfp4")

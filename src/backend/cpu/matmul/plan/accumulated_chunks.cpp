@@ -75,8 +75,9 @@ AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward
                       " has blocks of " + std::to_string(a) + " values and " + NameOf(weights) +
                       " of " + std::to_string(b) + "; codes of both are added block by block");
   if (a != 0 || b != 0)
-    rows.blocks = window_.BlocksOf(
-        toward == Toward::kSmall ? window_.in_group() : window_.out_group(), std::max(a, b));
+    rows.blocks =
+        window_.BlocksOf(toward == Toward::kSmall ? window_.in_group() : window_.out_group(),
+                         std::max(a, b), IsSpread(toward));
   return rows;
 }
 
@@ -135,6 +136,10 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
   const bool by_block = !rows.blocks.empty() && !by_line;
   const std::size_t blocks = rows.blocks.empty() ? 0 : rows.blocks.size() - 1;
   const std::int64_t channels = to_small ? window_.in_group() : window_.out_group();
+  // Each pixel that a linear layer's dx has meets one tap, whose weights have scales of their own.
+  const bool spread = IsSpread(rows.toward);
+  const float* weight_scales =
+      weights_.scales(rows.product == Product::kForward ? WeightUse::kForward : WeightUse::kData);
   std::vector<float> row_scales(kRowsAtOnce * blocks, rows.of_batch.inverse());
   for (std::int64_t first = 0; first < all; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, all - first);
@@ -145,7 +150,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
         GatherRow(window_, rows.toward, group, pixel, source.From(image * from.per_image()),
                   taken.From(row * k));
         for (std::size_t block = 0; scales != nullptr && block < blocks; ++block) {
-          const auto [tap, channel] = window_.At(rows.blocks[block], channels);
+          const auto [first_tap, channel] = window_.At(rows.blocks[block], channels);
+          const std::int64_t tap = spread ? pixel : first_tap;
           const std::int64_t met =
               to_small ? window_.InBig(pixel, tap) : window_.InSmall(pixel, tap);
           row_scales[static_cast<std::size_t>(row) * blocks + block] =
@@ -155,6 +161,18 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
         }
       }
       for (std::int64_t panel = 0; panel < panels.panels(); ++panel) {
+        const std::int64_t output = group * panels.outputs() + panel * kPanel;
+        const std::int64_t lanes =
+            std::min<std::int64_t>(kPanel, panels.outputs() - panel * kPanel);
+        const auto scale_of = [&](std::size_t of_block, std::int64_t row, std::int64_t lane) {
+          const float of_row = row_scales[static_cast<std::size_t>(row) * blocks + of_block];
+          if (!spread || weight_scales == nullptr)
+            return of_row * panels.scales(group, panel, of_block)[lane];
+          if (lane >= lanes) return 0.0f;
+          const std::int64_t channel = window_.At(rows.blocks[of_block], channels).channel;
+          return of_row * weight_scales[window_.Weight(group, channel, panel * kPanel + lane,
+                                                       (first + row) % pixels)];
+        };
         sums.Begin();
         std::size_t block = 0;
         for (std::int64_t at = 0, end = 0; at < k; at = end) {
@@ -167,18 +185,14 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
           args.b_exponents = panels.exponents(group, panel) + at * kPanel;
           kernels.accumulate(args);
           if (!by_block) continue;
-          sums.EndBlock(row_scales.data() + block, static_cast<std::int64_t>(blocks),
-                        panels.scales(group, panel, block));
+          sums.EndBlock(
+              [&](std::int64_t row, std::int64_t lane) { return scale_of(block, row, lane); });
           if (end == rows.blocks[block + 1]) ++block;
         }
-        const std::int64_t output = group * panels.outputs() + panel * kPanel;
-        const std::int64_t lanes =
-            std::min<std::int64_t>(kPanel, panels.outputs() - panel * kPanel);
-        const float* of_lanes = by_line ? panels.scales(group, panel, 0) : nullptr;
         sums.End(
             lanes, counts,
             [&](std::int64_t row, std::int64_t lane) {
-              return by_line ? row_scales[static_cast<std::size_t>(row)] * of_lanes[lane] : 1.0f;
+              return by_line ? scale_of(0, row, lane) : 1.0f;
             },
             [&](std::int64_t row, std::int64_t lane, float sum) {
               out[(first + row) * to.c + output + lane] = sum;

@@ -199,7 +199,9 @@ void AccumulatedChunks::SumSlice(const scaling::Accumulator& rule, std::int64_t 
           if (big_at(begin + i, lane) >= 0)
             b_scales[static_cast<std::size_t>(lane)] =
                 b_scales[static_cast<std::size_t>(i * kPanel + lane)];
-      sums.EndBlock(a_scales.data(), 1, b_scales.data());
+      sums.EndBlock([&](std::int64_t r, std::int64_t lane) {
+        return a_scales[static_cast<std::size_t>(r)] * b_scales[static_cast<std::size_t>(lane)];
+      });
     }
   }
   // Rows along the sum: any pixel has their scales.

@@ -33,8 +33,9 @@ std::int64_t AccumulatedWindow::InSmall(std::int64_t pixel, std::int64_t tap) co
   return inside ? h / stride_[0] * small_.w + w / stride_[1] : -1;
 }
 
-std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels,
-                                                      std::int64_t block) const {
+std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels, std::int64_t block,
+                                                      bool spread) const {
+  if (spread) block = block < channels ? block * taps() : taps() * channels;
   const std::int64_t runs = features_ ? 1 : taps(),
                      length = features_ ? taps() * channels : channels;
   std::vector<std::int64_t> begins;

@@ -46,8 +46,9 @@ class AccumulatedWindow {
     return {place / channels, place % channels};
   }
   // Where blocks of `block` values begin in a sum of so many channels, and its end. Blocks lie
-  // within a tap; those of a linear layer run through all features.
-  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block) const;
+  // within a tap; those of a linear layer run through all features or, spread, through the channels
+  // that a tap meets at every taps()-th place.
+  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block, bool spread) const;
   bool is_linear() const { return features_; }
   bool channels_lie_together() const { return !features_ || taps() == 1; }
   // The weight between them in PyTorch's order.

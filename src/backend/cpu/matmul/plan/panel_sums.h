@@ -39,10 +39,11 @@ class PanelSums {
     if (counts_ && blocks_) totals_.assign(static_cast<std::size_t>(2 * values), 0.0);
     found_ = scaling::AccumulatorCounts();
   }
-  // main = fma(part, scale of the row * scale of the lane, main), for all sums.
-  void EndBlock(const float* of_rows, std::int64_t row_step, const float* of_lanes) {
+  // main = fma(part, scale_of(row, lane), main), for all sums.
+  template <class Scale>
+  void EndBlock(Scale&& scale_of) {
     for (std::int64_t i = 0; i < rows_ * kPanel; ++i) {
-      const float scale = of_rows[i / kPanel * row_step] * of_lanes[i % kPanel];
+      const float scale = scale_of(i / kPanel, i % kPanel);
       main_[i] = std::fma(part_[i], scale, main_[i]);
       part_[i] = 0;
       if (!counts_) continue;
