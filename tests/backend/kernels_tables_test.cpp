@@ -91,7 +91,7 @@ TEST_SUITE("cpu") {
             want.underflow += in[i] != 0 && value == 0 && !nan_to_zero;
             want.below_min += std::fabs(x) < c.table.magnitudes[1];
             want.subnormal += value != 0 && std::fabs(value) < c.table.normal_from;
-            want.overflow += Leaves(c, x, word);
+            want.overflow += std::isfinite(in[i]) && (std::isinf(x) || Leaves(c, x, word));
             want.inf += std::isinf(in[i]), want.nan += std::isnan(in[i]);
           }
           CHECK(differ == 0);

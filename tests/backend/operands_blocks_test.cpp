@@ -455,14 +455,14 @@ TEST_SUITE("cpu") {
       for (const Operand operand : {kForwardX, kForwardW, kDxDy, kDxW}) {
         OperandRounding& rounding = b.p.spec.operands[IndexOf(operand)];
         rounding.rounds = true, rounding.hadamard = rule;
-        taken[IndexOf(operand)] = Bench::Get(StoredOf(b.p.spec, operand));
+        taken[IndexOf(operand)] = StoredOf(b.p.spec, operand);
         captured[IndexOf(operand)].values = taken[IndexOf(operand)].data();
         rounding.captured = &captured[IndexOf(operand)];
       }
       const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
       b.p.Step(*op, MakePass(static_cast<int>(c.x.n)));
       for (const Operand operand : {kForwardX, kForwardW, kDxDy, kDxW}) {
-        const Values stored = Bench::Get(StoredOf(b.p.spec, operand));
+        const Values stored = StoredOf(b.p.spec, operand);
         const Values& got = taken[IndexOf(operand)];
         double worst = 0;
         for (const Places& line : LinesOf(c, operand)) {

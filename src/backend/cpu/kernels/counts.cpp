@@ -127,9 +127,9 @@ void CountTally::CountLarge(const Extremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   const float* before = apart_ ? kept_.before : kept_.x;
   if (rounder_.grid.table != 0) {
-    Counts<2> below({kInfinityBits, kLargestMagnitude + 1});
-    below.Add(kept_.after, end_);
-    beyond_ += below[1] - below[0];
+    for (int i = 0; i < end_; ++i)
+      beyond_ += MagnitudeBits(kept_.before[i]) >= kInfinityBits ||
+                 MagnitudeBits(kept_.after[i]) >= kInfinityBits;
   } else if (apart_ || extremes.max >= overflow_min) {
     Counts<2> below({overflow_min, kLargestMagnitude + 1});
     below.Add(before, end_);
@@ -140,8 +140,6 @@ void CountTally::CountLarge(const Extremes& extremes) {
     below.Add(kept_.x, end_);
     const std::int64_t others = end_ - extremes.zeros;
     not_finite_ += others - below[0], nan_ += others - below[1];
-    // A NaN that a table makes a zero of is not finite all the same.
-    if (rounder_.grid.table != 0 && !rounder_.rounding.format.has_nan) beyond_ += others - below[1];
   }
   if (edge_ >= kInfinityBits) return;
   if (!apart_) {

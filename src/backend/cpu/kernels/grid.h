@@ -122,8 +122,7 @@ ADA_OUTLINE Rounded RoundByTables(F x, std::int64_t i, const Rounder& rounder) {
     const TableRounded r = RoundByTable(grid, static_cast<double>(before[k]),
                                         rounder.grid.saturates, how.stochastic, random[k]);
     stored[k] = r.value;
-    const bool left = r.left || MagnitudeBits(before[k]) == kInfinityBits;
-    after[k] = left ? __builtin_inff() : r.value;
+    after[k] = r.left ? __builtin_inff() : r.value;
   }
   const F r = LoadF(stored);
   return {x, LoadF(after), how.scale != 1 ? r / Fill(how.scale) : r};
