@@ -155,7 +155,7 @@ class MismatchFinder {
     config.precision = precision;
     graph::GraphSpec spec = step::EvaluationGraph(config, image_);
     spec.model = &config_.model;  // which outlives the copy
-    spec.fuse = false;  // every y is stored; it changes no bit
+    spec.fuse = false;            // every y is stored; it changes no bit
     return spec;
   }
   Graphs Build(const graph::GraphSpec& spec, const graph::Graph* share) const {
