@@ -19,6 +19,7 @@ LIMITS = {
     "configs/ACCUMULATORS.md": 1160,
     "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
+    "configs/MISMATCH.md": 600,
     "configs/README.md": 960,
     "configs/RESULTS.md": 1900,
     "configs/blocks.md": 1350,

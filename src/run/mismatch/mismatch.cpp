@@ -1,5 +1,5 @@
-// Graphs of both sides share one set of weights, those of the twins another one. For each layer
-// there is a graph in which it alone rounds.
+// Graphs of both sides share one set of weights, and twins have their own. For each layer there is
+// a graph in which it alone rounds.
 #include "run/mismatch/mismatch.h"
 
 #include <algorithm>
@@ -153,26 +153,31 @@ class MismatchFinder {
     config::Config config = config_;
     config.precision = precision;
     graph::GraphSpec spec = step::EvaluationGraph(config, image_);
-    spec.fuse = false;  // every y is stored; it changes no bit
+    spec.model = &config_.model;  // which outlives the copy
+    spec.fuse = false;            // every y is stored; it changes no bit
     return spec;
   }
   Graphs Build(const graph::GraphSpec& spec, const graph::Graph* share) const {
-    Graphs graph = graph::Graph::Build(spec, backend_, share);
-    return graph;
+    return graph::Graph::Build(spec, backend_, share);
   }
 
   void LoadSides() {
     config::PrecisionConfig fp32;
     reference_ = Build(SpecOf(fp32), nullptr);
     Load(*reference_);
-    moved_ = Build(SpecOf(fp32), nullptr);
-    Load(*moved_);
-    ForkSpec twin;
-    twin.twin = 1;
-    MoveWeights(twin, *moved_, backend_);
     for (std::size_t side = 0; side < 2; ++side) {
       sides_[side] = Build(SpecOf(spec_.precision[side]), reference_.get());
-      twins_[side] = Build(SpecOf(spec_.precision[side]), moved_.get());
+      // Parameters are moved where they have gradients, which a graph that trains allocates.
+      graph::GraphSpec trains = SpecOf(spec_.precision[side]);
+      trains.training = true;
+      moved_[side] = Build(trains, nullptr);
+      Load(*moved_[side]);
+      ForkSpec twin;
+      twin.twin = 1;
+      for (const ForkLayer& layer : LayersOf(config_, image_, spec_.precision[side]))
+        twin.units[layer.name] = layer.unit;
+      MoveWeights(twin, *moved_[side], backend_);
+      twins_[side] = Build(SpecOf(spec_.precision[side]), moved_[side].get());
     }
     for (graph::Graph* graph :
          {reference_.get(), sides_[0].get(), sides_[1].get(), twins_[0].get(), twins_[1].get()})
@@ -289,8 +294,8 @@ class MismatchFinder {
   Shape image_{};
   backend::Pass pass_ = EvaluationPass();
   step::Batches::Rows rows_;
-  Graphs reference_, moved_;
-  std::array<Graphs, 2> sides_, twins_;
+  Graphs reference_;
+  std::array<Graphs, 2> moved_, sides_, twins_;
 };
 
 }  // namespace

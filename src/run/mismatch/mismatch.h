@@ -14,7 +14,7 @@
 namespace ada::run {
 
 // What the network gives for one sample (an image, or a sequence): [positions, classes] by side. A
-// twin is the same side with weights moved by up to half a unit of fp32.
+// twin is the same side with weights moved by up to half a unit of their layer's format.
 struct MismatchSample {
   std::int64_t positions = 1, classes = 0;
   std::array<std::span<const float>, 2> logits, twins;

@@ -61,10 +61,10 @@ struct Ablation {
 Ablation PlanAblation(const AblateOptions& options);
 
 // Something in units of the loss, over the seeds.
-struct Difference {
+struct LossDifference {
   std::vector<double> by_seed;
   double mean = NAN, deviation = NAN;
-  Distance distance;
+  Sureness distance;
   const char* sure = "no";  // that it is not zero: well, fairly (one or two seeds), no
 };
 // What an ingredient adds to the loss; below zero: it takes off.
@@ -73,18 +73,19 @@ struct Effect {
   std::string alone_trouble, left_out_trouble;  // why that arm does not train
   // `alone` is the loss with it minus that of the plain format, or, of a remedy, that of the recipe
   // without remedies. `left_out` is the loss of the recipe minus that of the recipe without it.
-  Difference alone, left_out;
-  Difference together;  // left out minus alone: what it does with the others beyond what it does
-  std::string says;     // costs, free, helps, harms, useless, needed, breaks, unknown
+  LossDifference alone, left_out;
+  LossDifference
+      together;      // left out minus alone: what it does with the others beyond what it does
+  std::string says;  // costs, free, helps, harms, useless, needed, breaks, unknown
 };
 struct PairEffect {
   std::string one, other;
-  Difference beyond;  // loss with both, beyond the sum of both alone
+  LossDifference beyond;  // loss with both, beyond the sum of both alone
 };
 struct Effects {
   std::vector<Effect> of;
   std::vector<PairEffect> pairs;
-  Difference recipe;  // minus the plain one
+  LossDifference recipe;  // minus the plain one
   // By how much chance moves a loss: of twins of the plain one or of the recipe, the larger.
   double noise = NAN, recipe_noise = NAN;
   std::string recipe_trouble;  // why the recipe does not train

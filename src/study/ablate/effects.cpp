@@ -69,8 +69,8 @@ class EffectFinder {
   const std::vector<double>& Minus(std::size_t arm) const { return measured_.arms[arm].minus; }
 
   // noise_factor: how many times the deviation of twins chance makes of it.
-  Difference Of(const std::vector<Term>& terms, double noise_factor) const {
-    Difference difference;
+  LossDifference Of(const std::vector<Term>& terms, double noise_factor) const {
+    LossDifference difference;
     for (std::size_t seed = 0; seed < Minus(0).size(); ++seed) {
       double sum = 0;
       for (const Term& term : terms) sum += term.factor * (*term.minus)[seed];
@@ -82,7 +82,7 @@ class EffectFinder {
     // Where both are the same arm there is nothing that chance could change.
     const bool is_zero = std::all_of(difference.by_seed.begin(), difference.by_seed.end(),
                                      [](double value) { return value == 0; });
-    difference.distance = DistanceOf(difference.mean, difference.deviation, seeds,
+    difference.distance = SurenessOf(difference.mean, difference.deviation, seeds,
                                      noise_factor * effects_.noise, measured_.twins().size());
     if (is_zero) difference.distance.t = 0;
     if (std::isfinite(difference.mean) && difference.distance.well())
@@ -90,7 +90,7 @@ class EffectFinder {
     return difference;
   }
 
-  static bool IsSure(const Difference& difference) { return difference.sure[0] != 'n'; }
+  static bool IsSure(const LossDifference& difference) { return difference.sure[0] != 'n'; }
 
   // One word; leaving it out decides, since that is what one would do.
   std::string Says(const Effect& effect) const {

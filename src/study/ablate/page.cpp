@@ -19,7 +19,7 @@ class Bars {
   explicit Bars(const Effects& effects) : effects_(effects) {
     std::vector<double> sizes = {std::fabs(effects.recipe.mean)};
     for (const Effect& effect : effects.of)
-      for (const Difference* one : {&effect.alone, &effect.left_out})
+      for (const LossDifference* one : {&effect.alone, &effect.left_out})
         sizes.push_back(std::fabs(one->mean));
     for (const double size : sizes)
       if (std::isfinite(size)) most_ = std::max(most_, size);
@@ -54,7 +54,7 @@ class Bars {
     const double middle = (kBarNames + kRight) / 2.0;
     return middle + (kRight - kBarNames - 60) / 2.0 * std::clamp(value / most_, -1.0, 1.0);
   }
-  std::string Bar(const Difference& difference, const std::string& trouble, const char* color,
+  std::string Bar(const LossDifference& difference, const std::string& trouble, const char* color,
                   int y) const {
     if (!trouble.empty() || !std::isfinite(difference.mean))
       return Formatted("<text x=\"%.1f\" y=\"%d\">does not train</text>", X(0) + 4, y + 10);

@@ -14,14 +14,14 @@ namespace ada::study {
 namespace {
 
 // "+0.0123", with a mark where chance may explain it.
-std::string EffectText(const Difference& difference, const std::string& trouble) {
+std::string EffectText(const LossDifference& difference, const std::string& trouble) {
   if (!trouble.empty()) return "fails";
   if (!std::isfinite(difference.mean)) return "-";
   if (difference.mean == 0) return "0  ";
   return Formatted("%+.3g", difference.mean) + (difference.sure[0] == 'n' ? " ?" : "  ");
 }
 
-OrderedJson DifferenceJson(const Difference& difference) {
+OrderedJson DifferenceJson(const LossDifference& difference) {
   OrderedJson json;
   json["mean"] = difference.mean;
   json["by_seed"] = difference.by_seed;

@@ -113,13 +113,13 @@ int ExitCodeOf(const ArmPlan& plan);
 // How sure it is that something measured by seed is not zero. Its error is the deviation over the
 // seeds or `noise`, that of twins, whichever is larger, by the root of the number of seeds; `t` is
 // Student's.
-struct Distance {
+struct Sureness {
   double t = 0, error = 0;
   std::size_t freedom = 1;
   bool fairly() const;  // 90 %, one-sided
   bool well() const;    // 99 %
 };
-Distance DistanceOf(double mean, double deviation, std::size_t seeds, double noise,
+Sureness SurenessOf(double mean, double deviation, std::size_t seeds, double noise,
                     std::size_t twins);
 // The t of `well` for many degrees of freedom.
 double WellSureT();

@@ -33,13 +33,13 @@ double DeviationOf(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-bool Distance::fairly() const { return t > Quantile(kFairlySure, freedom); }
-bool Distance::well() const { return t > Quantile(kWellSure, freedom); }
+bool Sureness::fairly() const { return t > Quantile(kFairlySure, freedom); }
+bool Sureness::well() const { return t > Quantile(kWellSure, freedom); }
 double WellSureT() { return kWellSure.back(); }
 
-Distance DistanceOf(double mean, double deviation, std::size_t seeds, double noise,
+Sureness SurenessOf(double mean, double deviation, std::size_t seeds, double noise,
                     std::size_t twins) {
-  Distance distance;
+  Sureness distance;
   const bool by_seeds = std::isfinite(deviation) && deviation > noise;
   distance.freedom = by_seeds ? seeds - 1 : twins + seeds - 1;
   distance.error = (by_seeds ? deviation : noise) / std::sqrt(static_cast<double>(seeds));

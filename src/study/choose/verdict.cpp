@@ -58,8 +58,8 @@ class Chooser {
     return verdict;
   }
 
-  Distance FromBudget(const ArmResult& arm) const {
-    return DistanceOf(arm.mean - budget_, arm.deviation, arm.minus.size(), results_.noise(),
+  Sureness FromBudget(const ArmResult& arm) const {
+    return SurenessOf(arm.mean - budget_, arm.deviation, arm.minus.size(), results_.noise(),
                       results_.twins().size());
   }
   std::string BudgetText() const { return Formatted("the budget of %.3g %%", 100 * share_); }
@@ -115,7 +115,7 @@ class Chooser {
     double least = INFINITY;
     bool fairly = true, well = plan_.seeds.size() >= kSeedsForWell;
     for (const ArmResult* arm : arms) {
-      const Distance distance = FromBudget(*arm);
+      const Sureness distance = FromBudget(*arm);
       fairly = fairly && distance.fairly();
       well = well && distance.well();
       if (distance.t >= least) continue;
@@ -135,7 +135,7 @@ class Chooser {
       words.push_back("--seeds " + std::to_string(kSeedsForWell));
     } else if (sure != "well" && nearest != nullptr) {
       // So many seeds give this distance a t of the quantile of many degrees of freedom.
-      const Distance distance = FromBudget(*nearest);
+      const Sureness distance = FromBudget(*nearest);
       const double one = distance.error * std::sqrt(static_cast<double>(plan_.seeds.size()));
       const double need = std::ceil(std::pow(WellSureT() * one / (nearest->mean - budget_), 2));
       words.push_back(need <= static_cast<double>(kMostSeeds)

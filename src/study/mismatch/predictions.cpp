@@ -80,7 +80,7 @@ std::vector<std::int64_t> ReadTargets(const std::string& path, std::size_t posit
   return {};
 }
 
-std::string AxesText(const std::vector<std::int64_t>& shape) {
+std::string BracketedShape(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (const std::int64_t axis : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(axis);
@@ -89,8 +89,8 @@ std::string AxesText(const std::vector<std::int64_t>& shape) {
 
 void RequireSame(const Predictions& a, const Predictions& b) {
   if (a.of_tokens == b.of_tokens && a.shape == b.shape) return;
-  throw DataError(b.path + ": " + b.name + " is " + AxesText(b.shape) + ", and " + a.name + " of " +
-                  a.path + " is " + AxesText(a.shape) + "; expected the same shape");
+  throw DataError(b.path + ": " + b.name + " is " + BracketedShape(b.shape) + ", and " + a.name +
+                  " of " + a.path + " is " + BracketedShape(a.shape) + "; expected the same shape");
 }
 
 std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions& b,

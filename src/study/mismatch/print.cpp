@@ -18,6 +18,8 @@ constexpr std::size_t kMostShown = 8;  // positions of the table
 
 std::string Three(double value) { return std::isnan(value) ? "-" : Formatted("%.3g", value); }
 
+std::string Two(double value) { return Formatted("%.2g", value); }
+
 void PrintFigures(const MismatchResult& result, std::ostream& out) {
   TextTable table({"figure", "value", "error", "floor"});
   for (const MismatchRow& row : result.rows)
@@ -53,9 +55,9 @@ void PrintLayers(const MismatchResult& result, std::ostream& out) {
   if (result.layers.empty()) return;
   TextTable table({"layer", "adds a", "inherits a", "kl a", "adds b", "inherits b", "kl b"});
   for (const run::LayerMismatch& layer : result.layers)
-    table.Row({layer.layer, Three(layer.adds[0]), Three(layer.inherits[0]), Three(layer.alone[0]),
-               Three(layer.adds[1]), Three(layer.inherits[1]), Three(layer.alone[1])});
-  table.Print(out, kTerminalWidth);
+    table.Row({layer.layer, Two(layer.adds[0]), Two(layer.inherits[0]), Two(layer.alone[0]),
+               Two(layer.adds[1]), Two(layer.inherits[1]), Two(layer.alone[1])});
+  table.Print(out);
 }
 
 OrderedJson MismatchJson(const MismatchResult& result) {
@@ -105,7 +107,7 @@ void PrintMismatch(const MismatchResult& result, View view, std::ostream& out) {
                    Counted(result.samples, "sample") + ", " +
                    Counted(result.positions, "position") +
                    "; error: the standard error over samples; floor: of equal precision, "
-                   "weights moved by less than fp32 can tell",
+                   "weights moved by less than their format can tell",
                2, out);
   PrintFigures(result, out);
   PrintPositions(result, out);
