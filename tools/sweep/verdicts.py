@@ -106,6 +106,15 @@ def ends(folder, steps):
     return mean if len(read) >= steps and math.isfinite(mean) else math.inf
 
 
+def is_over(folder):
+    """Whether a run has ended, be it by its policy; one that a signal stopped has not."""
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    return summary["status"] != "interrupted"
+
+
 class Bench:
     """The trainings below one folder."""
 
@@ -131,6 +140,8 @@ class Bench:
         """Trains the fp32 run of a seed and what is within its noise; their folder."""
         mark = "".join(letter for letter in "-".join(settings) if letter.isalnum())
         folder = self.out / "references" / f"{network}{mark}-{seed}"
+        if (folder / "choose.csv").exists():
+            return folder
         program("choose", self.network(network), "--formats", "bf16", "--seeds", 1, "--jobs", 1,
                 "--out", folder, *self.words(settings, f"seed={seed}"))
         return folder
@@ -149,7 +160,7 @@ class Bench:
     def train(self, name, case, *more):
         """Trains, unless that has been done."""
         folder = self.out / "runs" / case["name"] / name
-        if not (folder / "summary.json").exists():
+        if not is_over(folder):
             program("train", self.network(case["network"]), "--quiet", "--overwrite", "--output",
                     folder, *more, *self.words(case["set"], f"seed={case['seed']}"),
                     codes=(0, TOLD))
@@ -181,7 +192,7 @@ class Bench:
                 advice, again = first.parent / "advice.yaml", first.parent / "again"
                 same = advice.exists() and advice.read_text(encoding="utf-8") == said["yaml"]
                 advice.write_text(said["yaml"], encoding="utf-8")
-                if not same or not (again / "summary.json").exists():
+                if not same or not is_over(again):
                     program("train", first / "config.yaml", "--with", advice, "--quiet",
                             "--overwrite", "--output", again, codes=(0, TOLD))
                 row["after"] = ends(again, steps) - fp32

@@ -200,8 +200,8 @@ bool IsHarmless(const RunRecord& record, const TensorTotals& t) {
       std::find_if(record.needs.tensors.begin(), record.needs.tensors.end(), [&](const auto& n) {
         return n.layer == t.layer && n.tensor == t.tensor && !n.silent();
       });
-  return needs != record.needs.tensors.end() && t.overflow == 0 &&
-         2 * needs->binned_lost_pct >= t.pct_mean() && needs->lost_magnitude_pct <= kMaterialPct;
+  return needs != record.needs.tensors.end() && IsImmaterial(*needs) &&
+         2 * needs->binned_lost_pct >= t.pct_mean();
 }
 
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {

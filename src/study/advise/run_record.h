@@ -139,8 +139,7 @@ std::optional<Advice> StateAdvice(const RunRecord& record);
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
-// Whether the histograms show what a tensor lost by its counts, and that it is no more than
-// kMaterialPct of its magnitude.
+// Whether the histograms show what a tensor lost by its counts, and that no product misses it.
 bool IsHarmless(const RunRecord& record, const telemetry::TensorTotals& tensor);
 
 // Operands: those whose scales cut off values get another rule, those that lose much are left as
