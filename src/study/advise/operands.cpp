@@ -139,8 +139,8 @@ std::optional<Advice> Narrow(const RunRecord& record) {
 
 std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunRecord& record) {
   std::vector<Advice> all;
-  for (std::optional<Advice> advice : {FewBits(record), CutOff(options, record), LeaveOut(record),
-                                       Narrow(record)})
+  for (std::optional<Advice> advice :
+       {FewBits(record), CutOff(options, record), LeaveOut(record), Narrow(record)})
     if (advice) all.push_back(std::move(*advice));
   return all;
 }

@@ -139,7 +139,8 @@ std::optional<Advice> StateAdvice(const RunRecord& record);
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
-// Whether the histograms show what a tensor lost by its counts, and that no product misses it.
+// Whether the histograms show what a tensor lost by its counts, no product misses it, and the
+// policy finds S by itself.
 bool IsHarmless(const RunRecord& record, const telemetry::TensorTotals& tensor);
 
 // Operands: those whose scales cut off values get another rule, those that lose much are left as
