@@ -283,6 +283,21 @@ class Advise(unittest.TestCase):
                          lines)
         self.assertLess(loss, 0.5)
 
+    def test_many_skipped_steps_are_no_run_to_keep(self):
+        self.train("precision.format=fp16", "optimizer.lr=0.01")
+        skipped = range(10, 50)
+        rows = self.rows("steps.csv")
+        for step in skipped:
+            rows[step - 1].update(loss="nan", overflow="1", skipped="1")
+        self.write_rows("steps.csv", rows)
+        self.write_rows("events.csv", [
+            {"step": step, "epoch": 1, "event": "skip", "layer": "f2", "tensor": "y",
+             "value": "80000", "message": "gradients are not finite"} for step in skipped])
+        lines = self.advice()
+        self.assertTrue(lines[0].startswith("precision: {activations: bf16}"), lines)
+        self.assertIn("40 of 60 steps were skipped, most often first f2.y", lines[0])
+        self.mend()
+
     def test_a_rate_is_smaller_where_a_momentum_multiplies_it(self):
         lines, loss = self.prove("optimizer={kind: sgd, lr: 30, momentum: 0.75}")
         self.assertTrue(lines[0].startswith("optimizer: {lr: 0.025}"), lines)

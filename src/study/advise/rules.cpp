@@ -32,6 +32,7 @@ class Rules {
     // If images are lost, all other findings are effects of that.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
     if (!LostBefore()) Add(BrokenAdvice(record_));
+    Add(SkipsAdvice(record_));
     if (!record_.is_broken()) Kept();
     Losses();
     Target();
