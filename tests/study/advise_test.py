@@ -298,6 +298,12 @@ class Advise(unittest.TestCase):
         self.assertIn("40 of 60 steps were skipped, most often first f2.y", lines[0])
         self.mend()
 
+    def test_weights_that_start_as_zero_are_no_matter_of_the_rate(self):
+        lines, loss = self.prove("model.init={scheme: constant, value: 0}", "optimizer.lr=0.1")
+        self.assertEqual([line.split("  #")[0] for line in lines],
+                         ["model: {init: {scheme: he_normal}}"])
+        self.assertLess(loss, 0.5)
+
     def test_a_rate_is_smaller_where_a_momentum_multiplies_it(self):
         lines, loss = self.prove("optimizer={kind: sgd, lr: 30, momentum: 0.75}")
         self.assertTrue(lines[0].startswith("optimizer: {lr: 0.025}"), lines)

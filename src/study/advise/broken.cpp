@@ -19,8 +19,9 @@ constexpr double kNear = 8;               // below this part of a format's end v
 constexpr double kHeadroom = 4;           // of a scale, below the largest that fits
 constexpr double kUsualScale = 65536;     // that dynamic scaling begins with
 constexpr double kGoneBy = 1024;          // a scale that fell by more was not too large alone
-constexpr std::int64_t kManySkips = 20;   // steps; a scale of 2^16 that halves is 1 after 16
-constexpr double kManySkipped = 0.05;     // of all steps
+// Skipped steps by one tensor without a scale, which no policy's search for one explains.
+constexpr std::int64_t kManySkips = 5;
+constexpr double kManySkipped = 0.01;  // of all steps
 
 bool IsAdam(const config::Config& config) {
   return config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
@@ -214,22 +215,23 @@ std::optional<Advice> BrokenAdvice(const RunRecord& record) {
   return Broken(record).Find();
 }
 
-// A wider format for the tensor that most skipped steps began with, where these are more than a
-// policy's search for its scale takes and no scale is in it.
+// A wider format for the tensor that most skipped steps began with, where that carries no scale.
 std::optional<Advice> SkipsAdvice(const RunRecord& record) {
-  const std::int64_t skipped = record.run.skipped(), steps = record.run.steps();
-  if (record.is_broken() || skipped < kManySkips || skipped < steps * kManySkipped) return {};
+  const std::int64_t steps = record.run.steps();
+  if (record.is_broken()) return {};
   const auto most = std::max_element(
       record.skips.begin(), record.skips.end(),
       [](const auto& a, const auto& b) { return a.second.steps < b.second.steps; });
-  if (most == record.skips.end()) return {};
+  if (most == record.skips.end() || most->second.steps < kManySkips ||
+      static_cast<double>(most->second.steps) < kManySkipped * static_cast<double>(steps))
+    return {};
   const auto& [layer, tensor] = most->first;
   if (CarriesS(tensor) || IsOperand(tensor)) return {};
   const std::optional<NumberFormat> format = FormatOf(record, layer, tensor);
   const std::optional<NumberFormat> wider = format ? Wider(*format) : std::nullopt;
   if (!wider) return {};
   Advice advice = FormatAdvice(record.config, layer, tensor, *wider);
-  advice.reason = std::to_string(skipped) + " of " + Counted(steps, "step") +
+  advice.reason = std::to_string(record.run.skipped()) + " of " + Counted(steps, "step") +
                   " were skipped, most often first " + layer + "." + tensor +
                   " (largest magnitude " +
                   ShortNumber(std::strtod(most->second.value.c_str(), nullptr)) + "), more than " +
