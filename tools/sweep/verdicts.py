@@ -36,8 +36,8 @@ TOLD = 5  # train's exit code where the policy, or skipped steps, end it
 # Logged often enough for so few steps, and nothing that a verdict does not read.
 COMMON = ("log.every=20", "log.histogram_every=60", "train.stop_after_skips=50",
           "evaluate.every_epochs=0", "checkpoint.every_epochs=0", "device.threads=1")
-COLUMNS = ("name", "kind", "network", "seed", "before", "after", "noise", "keep", "verdict", "right",
-           "trouble")
+COLUMNS = ("name", "kind", "network", "seed", "before", "after", "noise", "keep", "keys", "verdict",
+           "right", "trouble")
 
 
 class Trouble(Exception):
@@ -181,6 +181,8 @@ class Bench:
                 f"{part['section']}: " + ", ".join(f"{key}: {value}"
                                                    for key, value in part["keys"].items())
                 for part in said["advice"]) or "keep"
+            row["keys"] = ", ".join(f"{part['section']}.{key}" for part in said["advice"]
+                                    for key in part["keys"]) or "keep"
             folder, noise = references
             fp32 = ends(folder / f"fp32-seed{case['seed']}", steps)
             row["noise"] = NOISE * noise
@@ -222,12 +224,13 @@ def markdown(rows):
     kinds = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
-    print("| planted | networks | verdict | loss minus fp32's before, after; noise | right |")
-    print("|---|---|---|---|---|")
+    print("| planted | networks | keys | before | after | noise | right |")
+    print("|---|---|---|---|---|---|---|")
     for kind, group in kinds.items():
-        worst = max(group, key=lambda row: row["after"] if row["after"] != "" else math.inf)
+        worst = max(group, key=lambda row: row["after"] - row["noise"] if row["after"] != ""
+                    else math.inf)
         print(f"| {kind} | {', '.join(sorted({row['network'] for row in group}))} | "
-              f"{worst['verdict']} | {number(worst['before'])}, {number(worst['after'])}; "
+              f"{worst['keys']} | {number(worst['before'])} | {number(worst['after'])} | "
               f"{number(worst['noise'])} | {sum(row['right'] for row in group)} of {len(group)} |")
     print(f"\n{sum(row['right'] for row in rows)} of {len(rows)} are right.")
 
