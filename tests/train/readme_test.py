@@ -32,7 +32,7 @@ class Readme(unittest.TestCase):
         return done.stdout
 
     def train(self, name, *more, code=0):
-        return self.run_program("train", *more, "--quiet", "--output", name, code=code)
+        return self.run_program("train", *more, "--no-progress", "--output", name, code=code)
 
     def test_the_quick_start_ends_as_the_page_shows(self):
         said = self.train("runs/fashion_quickstart", ROOT / "configs/fashion_quickstart.yaml")

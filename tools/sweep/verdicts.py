@@ -36,8 +36,8 @@ TOLD = 5  # train's exit code where the policy, or skipped steps, end it
 # Logged often enough for so few steps, and nothing that a verdict does not read.
 COMMON = ("log.every=20", "log.histogram_every=60", "train.stop_after_skips=50",
           "evaluate.every_epochs=0", "checkpoint.every_epochs=0", "device.threads=1")
-COLUMNS = ("name", "kind", "network", "seed", "before", "after", "noise", "keep", "verdict", "right",
-           "trouble")
+COLUMNS = ("name", "kind", "network", "seed", "before", "after", "noise", "keep", "keys", "verdict",
+           "right", "trouble")
 
 
 class Trouble(Exception):
@@ -106,6 +106,15 @@ def ends(folder, steps):
     return mean if len(read) >= steps and math.isfinite(mean) else math.inf
 
 
+def is_over(folder):
+    """Whether a run has ended, be it by its policy; one that a signal stopped has not."""
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    return summary["status"] != "interrupted"
+
+
 class Bench:
     """The trainings below one folder."""
 
@@ -131,6 +140,8 @@ class Bench:
         """Trains the fp32 run of a seed and what is within its noise; their folder."""
         mark = "".join(letter for letter in "-".join(settings) if letter.isalnum())
         folder = self.out / "references" / f"{network}{mark}-{seed}"
+        if (folder / "choose.csv").exists():
+            return folder
         program("choose", self.network(network), "--formats", "bf16", "--seeds", 1, "--jobs", 1,
                 "--out", folder, *self.words(settings, f"seed={seed}"))
         return folder
@@ -149,7 +160,7 @@ class Bench:
     def train(self, name, case, *more):
         """Trains, unless that has been done."""
         folder = self.out / "runs" / case["name"] / name
-        if not (folder / "summary.json").exists():
+        if not is_over(folder):
             program("train", self.network(case["network"]), "--quiet", "--overwrite", "--output",
                     folder, *more, *self.words(case["set"], f"seed={case['seed']}"),
                     codes=(0, TOLD))
@@ -170,6 +181,8 @@ class Bench:
                 f"{part['section']}: " + ", ".join(f"{key}: {value}"
                                                    for key, value in part["keys"].items())
                 for part in said["advice"]) or "keep"
+            row["keys"] = ", ".join(f"{part['section']}.{key}" for part in said["advice"]
+                                    for key in part["keys"]) or "keep"
             folder, noise = references
             fp32 = ends(folder / f"fp32-seed{case['seed']}", steps)
             row["noise"] = NOISE * noise
@@ -181,7 +194,7 @@ class Bench:
                 advice, again = first.parent / "advice.yaml", first.parent / "again"
                 same = advice.exists() and advice.read_text(encoding="utf-8") == said["yaml"]
                 advice.write_text(said["yaml"], encoding="utf-8")
-                if not same or not (again / "summary.json").exists():
+                if not same or not is_over(again):
                     program("train", first / "config.yaml", "--with", advice, "--quiet",
                             "--overwrite", "--output", again, codes=(0, TOLD))
                 row["after"] = ends(again, steps) - fp32
@@ -211,12 +224,13 @@ def markdown(rows):
     kinds = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
-    print("| planted | networks | verdict | loss minus fp32's before, after; noise | right |")
-    print("|---|---|---|---|---|")
+    print("| planted | networks | keys | before | after | noise | right |")
+    print("|---|---|---|---|---|---|---|")
     for kind, group in kinds.items():
-        worst = max(group, key=lambda row: row["after"] if row["after"] != "" else math.inf)
+        worst = max(group, key=lambda row: row["after"] - row["noise"] if row["after"] != ""
+                    else math.inf)
         print(f"| {kind} | {', '.join(sorted({row['network'] for row in group}))} | "
-              f"{worst['verdict']} | {number(worst['before'])}, {number(worst['after'])}; "
+              f"{worst['keys']} | {number(worst['before'])} | {number(worst['after'])} | "
               f"{number(worst['noise'])} | {sum(row['right'] for row in group)} of {len(group)} |")
     print(f"\n{sum(row['right'] for row in rows)} of {len(rows)} are right.")
 

@@ -51,7 +51,12 @@ RunRecord ReadRecord(const RecommendOptions& options) {
     record.run.Add(row);
     record.course.Add(row);
   });
-  EachRow<EventRow>(folder, [&](const EventRow& row) { record.run.Add(row); });
+  EachRow<EventRow>(folder, [&](const EventRow& row) {
+    record.run.Add(row);
+    if (row.event != "skip" || row.layer.empty()) return;
+    RunRecord::Skips& skips = record.skips[{row.layer, row.tensor}];
+    if (skips.steps++ == 0) skips.value = row.value;
+  });
   std::int64_t logged = 0;
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
     record.layers.Add(row);

@@ -19,10 +19,27 @@ constexpr double kNear = 8;               // below this part of a format's end v
 constexpr double kHeadroom = 4;           // of a scale, below the largest that fits
 constexpr double kUsualScale = 65536;     // that dynamic scaling begins with
 constexpr double kGoneBy = 1024;          // a scale that fell by more was not too large alone
+// Skipped steps by one tensor without a scale, which no policy's search for one explains.
+constexpr std::int64_t kManySkips = 5;
+constexpr double kManySkipped = 0.01;  // of all steps
 
 bool IsAdam(const config::Config& config) {
   return config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
 }
+// The counts of underflow.csv know it best, since layers may have formats of their own; a tensor
+// that was never logged has that of its role.
+std::optional<NumberFormat> FormatOf(const RunRecord& record, const std::string& layer,
+                                     const std::string& tensor) {
+  const auto found = record.formats.find({layer, tensor});
+  if (found != record.formats.end()) return found->second;
+  if (layer.empty()) return std::nullopt;
+  const config::PrecisionConfig& p = record.config.precision;
+  const std::string role = RoleOf(tensor);
+  if (role == "weight_gradients") return p.weight_gradients.value_or(kFp32);
+  if (role == "activations") return p.activations.value_or(p.format);
+  return (role == "weights" ? p.weights : p.gradients).value_or(p.format);
+}
+
 // Made for one record of a broken run. It always gives an advice, at last one that is little sure.
 class Broken {
  public:
@@ -159,17 +176,8 @@ class Broken {
     return advice;
   }
 
-  // The counts of underflow.csv know it best, since layers may have formats of their own; a tensor
-  // that was never logged has that of its role.
   std::optional<NumberFormat> FormatOfFirst() const {
-    const auto found = record_.formats.find({first_.layer, first_.tensor});
-    if (found != record_.formats.end()) return found->second;
-    if (first_.layer.empty()) return std::nullopt;
-    const config::PrecisionConfig& p = config_.precision;
-    const std::string role = RoleOf(first_.tensor);
-    if (role == "weight_gradients") return p.weight_gradients.value_or(kFp32);
-    if (role == "activations") return p.activations.value_or(p.format);
-    return (role == "weights" ? p.weights : p.gradients).value_or(p.format);
+    return FormatOf(record_, first_.layer, first_.tensor);
   }
 
   Advice Format() const {
@@ -205,6 +213,31 @@ std::optional<telemetry::LostFromTheStart> RunRecord::LostBefore() const {
 std::optional<Advice> BrokenAdvice(const RunRecord& record) {
   if (!record.is_broken()) return std::nullopt;
   return Broken(record).Find();
+}
+
+// A wider format for the tensor that most skipped steps began with, where that carries no scale.
+std::optional<Advice> SkipsAdvice(const RunRecord& record) {
+  const std::int64_t steps = record.run.steps();
+  if (record.is_broken()) return {};
+  const auto most = std::max_element(
+      record.skips.begin(), record.skips.end(),
+      [](const auto& a, const auto& b) { return a.second.steps < b.second.steps; });
+  if (most == record.skips.end() || most->second.steps < kManySkips ||
+      static_cast<double>(most->second.steps) < kManySkipped * static_cast<double>(steps))
+    return {};
+  const auto& [layer, tensor] = most->first;
+  if (CarriesS(tensor) || IsOperand(tensor)) return {};
+  const std::optional<NumberFormat> format = FormatOf(record, layer, tensor);
+  const std::optional<NumberFormat> wider = format ? Wider(*format) : std::nullopt;
+  if (!wider) return {};
+  Advice advice = FormatAdvice(record.config, layer, tensor, *wider);
+  advice.reason = std::to_string(record.run.skipped()) + " of " + Counted(steps, "step") +
+                  " were skipped, most often first " + layer + "." + tensor +
+                  " (largest magnitude " +
+                  ShortNumber(std::strtod(most->second.value.c_str(), nullptr)) + "), more than " +
+                  FormatName(*format) + " has";
+  advice.sure = "well";
+  return advice;
 }
 
 // An average of squares that is kept as zero below one that is not: the update is that one over

@@ -193,19 +193,26 @@ class Counts {
   std::vector<Advice> all_;
 };
 
+// A policy that finds S by itself is not to be replaced for a few small values; another constant
+// costs nothing.
+bool FindsScale(const config::Config& config) {
+  return config.scaling.policy != "none" && config.scaling.policy != "fixed";
+}
+
 }  // namespace
 
 bool IsHarmless(const RunRecord& record, const TensorTotals& t) {
   const auto needs = std::find_if(
       record.needs.tensors.begin(), record.needs.tensors.end(),
       [&](const auto& n) { return n.layer == t.layer && n.tensor == t.tensor && !n.silent(); });
-  return needs != record.needs.tensors.end() && t.overflow == 0 &&
-         2 * needs->binned_lost_pct >= t.pct_mean() && needs->lost_magnitude_pct <= kMaterialPct;
+  return FindsScale(record.config) && needs != record.needs.tensors.end() && IsImmaterial(*needs) &&
+         2 * needs->binned_lost_pct >= t.pct_mean();
 }
 
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {
   const RunNeeds& needs = record.needs;
-  if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
+  if (FindsScale(record.config) &&
+      std::none_of(needs.tensors.begin(), needs.tensors.end(),
                    [&](const TensorNeeds& t) { return IsMaterial(t, options); }))
     return {};
   // The same recommendation as that of `ada-train recommend`, but only the parts that fix a loss of

@@ -32,6 +32,7 @@ class Rules {
     // If images are lost, all other findings are effects of that.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
     if (!LostBefore()) Add(BrokenAdvice(record_));
+    Add(SkipsAdvice(record_));
     if (!record_.is_broken()) Kept();
     Losses();
     Target();
@@ -240,6 +241,16 @@ class Rules {
       std::string reason = telemetry::NoGradientText({layer}, 1);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
         reason += "; whether the images vanish log.statistics with y would tell";
+      // Weights that are all alike pass on no gradient that differs, and zeros none at all; a rate
+      // cannot have made them so before the first step.
+      const TensorCourse* first = record_.course.Find(layer.layer, layer.tensor);
+      if (!layer.by_rounding && config_.model.init.scheme == config::InitScheme::kConstant &&
+          first != nullptr && first->first_largest == 0)
+        return Add(Advice{"model",
+                          {{"init", "{scheme: he_normal}"}},
+                          reason + "; so it was in the first step, and all weights start as " +
+                              ShortNumber(config_.model.init.value),
+                          "well"});
       if (!layer.by_rounding)
         return Add(Advice{
             "optimizer", {{"lr", ShortNumber(config_.optimizer.lr / 10)}}, reason, "little"});

@@ -81,6 +81,12 @@ struct RunRecord {
   telemetry::RunTotals run;
   telemetry::LayerTotals layers;
   Course course;
+  struct Skips {
+    std::int64_t steps = 0;
+    std::string value;  // the largest magnitude, in the first of them
+  };
+  // Skipped steps by the layer and tensor that were not finite first.
+  std::map<std::pair<std::string, std::string>, Skips> skips;
   std::int64_t logged_steps = 0;       // with rows in underflow.csv
   int channels = 0;                    // of the network's input; 0: not known
   bool has_histograms = false;         // of gradients
@@ -131,6 +137,8 @@ std::string LayersText(const config::Config& config);
 std::optional<Advice> InputAdvice(const RunRecord& record);
 // A run that is not finite or whose loss rose; nothing where it is neither.
 std::optional<Advice> BrokenAdvice(const RunRecord& record);
+// A run that goes on but skips many steps, by the forward pass or an update.
+std::optional<Advice> SkipsAdvice(const RunRecord& record);
 // What the optimizer's averages lose; nothing where that is little. The worst step of a broken run
 // counts, for Adam divides by the second one.
 std::optional<Advice> StateAdvice(const RunRecord& record);
@@ -139,8 +147,8 @@ std::optional<Advice> StateAdvice(const RunRecord& record);
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
-// Whether the histograms show what a tensor lost by its counts, and that it is no more than
-// kMaterialPct of its magnitude.
+// Whether the histograms show what a tensor lost by its counts, no product misses it, and the
+// policy finds S by itself.
 bool IsHarmless(const RunRecord& record, const telemetry::TensorTotals& tensor);
 
 // Operands: those whose scales cut off values get another rule, those that lose much are left as

@@ -12,9 +12,8 @@ namespace {
 
 // Formats that machines have, from narrow to wide.
 constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
-constexpr int kRounds = 3;        // of formats that a prediction asks for
-constexpr int kMargin = 8;        // powers of two kept free above the smallest scale, if possible
-constexpr double kMuchLost = 10;  // percent: what is left tells little of what the tensor needs
+constexpr int kRounds = 3;  // of formats that a prediction asks for
+constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, if possible
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
 
@@ -103,11 +102,8 @@ class Recommender {
       if (tensor.scaled_by_itself ? !lost : PowersOf(tensor).any()) return;
       // A tensor without a scale is judged at S = 1, without headroom: its values are what they
       // are.
-      // Where much of it was lost, a format that holds the rest by a hair is not wide enough.
-      const int room = tensor.lost_pct > kMuchLost ? kMargin : 0;
       return Widen(tensor, [&](const NumberFormat& format) {
-        const Powers powers = PowersFor(tensor, format, options_.headroom_bits);
-        return powers.high - powers.low >= room;
+        return PowersFor(tensor, format, options_.headroom_bits).any();
       });
     }
     if (!lost) return;
@@ -149,12 +145,12 @@ class Recommender {
 
   // 2^k in the middle of what is safe, but no more than kMargin above the smallest, and 1 rather
   // than less. Where much was lost the smallest is not to be trusted (the largest is: large values
-  // survive): seven eighths of the way up.
+  // survive): three quarters of the way up.
   int Within(const Powers& powers) const {
     const int width = powers.high - powers.low;
     const bool trusted = !MuchWasLost(needs_);
     const int k = std::max(
-        powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 8), powers.sure());
+        powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 4), powers.sure());
     return trusted && k < 0 ? std::min(0, powers.high) : k;
   }
 

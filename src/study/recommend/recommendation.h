@@ -110,13 +110,15 @@ inline bool MeetsTarget(double lost_pct, double overflow, const RecommendOptions
   return lost_pct <= 100 * options.underflow_target && overflow < 0.5;
 }
 
-// Says whether what a tensor lost asks for a change: it overflowed, or it misses the target and
-// what underflowed adds up to more than kMaterialPct of its magnitude. Many values that are small
-// beside the others change no product.
-constexpr double kMaterialPct = 0.1;
+// Says whether no histogram shows a loss of more than a few values (kFewPct), which add up to so
+// little of the tensor's magnitude (kMaterialPct) that no product misses them.
+constexpr double kFewPct = 10, kMaterialPct = 0.1;
+inline bool IsImmaterial(const TensorNeeds& t) {
+  return t.overflow == 0 && t.lost_pct <= kFewPct && t.lost_magnitude_pct <= kMaterialPct;
+}
+// Says whether what a tensor lost asks for a change.
 inline bool IsMaterial(const TensorNeeds& t, const RecommendOptions& options) {
-  return !MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options) &&
-         (t.overflow > 0 || t.lost_magnitude_pct > kMaterialPct);
+  return !MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options) && !IsImmaterial(t);
 }
 
 // What a choice would have lost of one tensor, over all steps with histograms.
