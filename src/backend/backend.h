@@ -95,6 +95,9 @@ class Backend {
   // The most values of one tensor that ops can number.
   virtual std::int64_t most_values() const { return std::numeric_limits<std::int64_t>::max(); }
 
+  // Whether ops round to formats with a table (NumberFormat::table).
+  virtual bool rounds_by_tables() const { return true; }
+
   // Returns the number of images in one reduction block; it depends on the shape only.
   virtual int BlockImages(const Shape& shape) const = 0;
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "backend/hadamard.h"
 #include "io/tensor_names.h"
 #include "number/blocks/block_counts.h"
 #include "number/stats.h"
@@ -125,11 +126,9 @@ struct OperandRounding {
   bool row_scaled = false;
   // The operand whose rows and blocks it has; unset: its own. The same values as forward's.
   std::optional<Operand> laid_as = {};
-  // 0, or the size of the Hadamard transform that is applied before rounding (backend/hadamard.h),
-  // along the axis that the matmul sums over; both operands of a matmul have the same.
-  int hadamard = 0;
-  bool random_signs = false;       // of the transform, drawn anew in every pass
-  std::uint64_t signs_stream = 0;  // the same for both operands
+  // Applied before rounding. Random signs are drawn anew in every pass; those of forward and dx
+  // whenever weights are refreshed.
+  HadamardRule hadamard;
   RoundingStyle style;
   // The style's per-tensor scale if the op computes it (current scaling): the op writes
   // CurrentScale of the largest magnitude of what is stored. Null: the scale is not changed.

@@ -11,6 +11,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "number/blocks/block_format.h"
+#include "number/tables/table_format.h"
 
 namespace ada::cli {
 namespace {
@@ -86,6 +87,9 @@ std::vector<Values> KeyValues() {
       word.erase(0, word.find_first_not_of(' '));
       const bool plain = !word.empty() && word.find_first_not_of(kWordLetters) == std::string::npos;
       if (plain) values.words.push_back(word);
+      if (word.find("P3109") == std::string::npos) continue;
+      for (const std::string& name : TableFormatNames())
+        if (name.starts_with("binary")) values.words.push_back(name);
     }
     if (!values.words.empty()) all.push_back(std::move(values));
   }

@@ -82,8 +82,7 @@ int Inspect(InspectArguments& a) {
   return 0;
 }
 
-// Names of IEEE P3109, HiFloat8, HiFloat4 and ue5m3 are known here alone; other formats become
-// tables where a mode is asked for that the formats of tensors do not have.
+// HiFloat4 is known here alone; plain formats become tables where a mode is asked for.
 void TakeFormat(ConvertArguments& a) {
   study::ConvertOptions& options = a.options;
   constexpr int kMostBits = 16;
@@ -108,11 +107,6 @@ void TakeFormat(ConvertArguments& a) {
   if (options.hifloat4 && asks)
     throw ConfigError(std::string(asked) + ": hifloat4 has a rounding of its own");
   if (options.hifloat4 || options.table) return;
-  if (a.format.starts_with("binary"))
-    throw ConfigError(
-        "--format " + a.format +
-        ": no format of IEEE P3109; expected binaryKpPse, .. sf, .. ue or .. uf with K "
-        "of 3 to 8 bits and P of 1 to K - 1 (unsigned: K)");
   options.format = config::ReadAnyFormat(a.format);
   if (!asks) return;
   const auto* plain = std::get_if<NumberFormat>(&options.format);

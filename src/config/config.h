@@ -21,6 +21,7 @@
 #include "layers/layer_keys.h"
 #include "number/blocks/block_format.h"
 #include "number/number_format.h"
+#include "number/table_grid.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
 #include "scaling/rules/accumulator.h"
@@ -204,13 +205,40 @@ struct RoleFormatsConfig {
 };
 // What attention multiplies its probabilities, or gradients of scores, as.
 enum class WithinAttention { kRounded, kFp32 };
-// kStochastic rounds up with a probability that is the share of the gap, so that the mean is right;
-// evaluations round to nearest all the same.
-enum class RoundingKind { kNearest, kStochastic };
+// kNearest is the format's own: ties to even, in HiFloat8 away from zero. kStochastic rounds up
+// with a probability that is the share of the gap, so that the mean is right; evaluations round to
+// nearest all the same. The others are those of IEEE P3109, kStochasticA and on by some random
+// bits.
+enum class RoundingKind {
+  kNearest,
+  kStochastic,
+  kNearestEven,
+  kNearestAway,
+  kTowardZero,
+  kTowardPositive,
+  kTowardNegative,
+  kTowardOdd,
+  kStochasticA,
+  kStochasticB,
+  kStochasticC
+};
+inline bool DrawsSomeBits(RoundingKind kind) { return kind >= RoundingKind::kStochasticA; }
+inline bool IsStochastic(RoundingKind kind) {
+  return kind == RoundingKind::kStochastic || DrawsSomeBits(kind);
+}
 // What happens to a value beyond the largest one of its format: what the format itself specifies
-// (inf, NaN or the largest value), or saturation to the largest value. kDefault saturates only
-// tensors with a per-tensor scale.
-enum class OverflowKind { kDefault, kFormat, kSaturate };
+// (inf, NaN or the largest value), or saturation to the largest value, kSaturateFinite of finite
+// values alone. kDefault saturates only tensors with a per-tensor scale.
+enum class OverflowKind { kDefault, kFormat, kSaturate, kSaturateFinite };
+// By what a format is rounded beside its own saturation (number/table_grid.h).
+inline TableModes ModesOf(RoundingKind rounding, OverflowKind overflow, int random_bits) {
+  TableModes modes;
+  if (rounding >= RoundingKind::kNearestEven)
+    modes.rounding = static_cast<TableRounding>(static_cast<int>(rounding) - 1);
+  if (overflow == OverflowKind::kSaturateFinite) modes.overflow = TableOverflow::kSaturateFinite;
+  modes.random_bits = random_bits;
+  return modes;
+}
 // `precision.tensor_scaling` and that of operands: the rule by which the scale of one tensor
 // follows from magnitudes (scaling/rules/tensor_scale.h), and whether there is one.
 struct TensorScalingConfig : scaling::TensorScaleRule {
@@ -226,17 +254,19 @@ struct TensorScalingConfig : scaling::TensorScaleRule {
 struct OperandConfig {
   std::optional<AnyFormat> format;
   RoundingKind rounding = RoundingKind::kNearest;
+  int random_bits = 8;      // of stochastic_a, _b and _c
   bool as_forward = false;  // of dx.w and dw.x: the very values that the forward product took
   // Unset: as OperandsConfig::tensor_scaling and PrecisionConfig::overflow say. All but the kind of
   // a scale is as the former says.
   std::optional<TensorScalingConfig::Kind> tensor_scaling = {};
   std::optional<OverflowKind> overflow = {};
 };
-// A Hadamard transform of both operands of dw (backend/hadamard.h).
+// A Hadamard transform of both operands of products (backend/hadamard.h).
 struct HadamardConfig {
   std::vector<std::string> products = {"dw"};
   int size = 16;
-  enum class Signs { kFixed, kRandom } signs = Signs::kFixed;
+  enum class Signs { kFixed, kRandom, kListed } signs = Signs::kFixed;
+  std::vector<int> listed = {};  // `size` times 1 or -1
 };
 // How many layers with weights, at the start and at the end of the network, have operands that are
 // used as they are stored.
@@ -336,6 +366,7 @@ struct PrecisionConfig : RoleFormatsConfig {
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set
   std::vector<LayerPrecisionConfig> layers;
   RoundingKind rounding = RoundingKind::kNearest;
+  int random_bits = 8;  // of stochastic_a, _b and _c
   TensorScalingConfig tensor_scaling;
   OperandsConfig operands;
   AccumulatesConfig accumulate;

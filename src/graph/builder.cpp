@@ -44,6 +44,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       styles_(spec, share, graph_->tensor_scales_, graph_->results_, graph_->bins_) {}
 
 std::unique_ptr<Graph> Builder::Build() {
+  RefuseTables(network_, storage_, backend_.rounds_by_tables());
   Bind();
   AddLayerRows();
   AskRules();

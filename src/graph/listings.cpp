@@ -97,7 +97,7 @@ class PointLister {
     if (rule.as_forward) points_.back().laid_as = forward;
     if (!rule.block) return;
     points_.back().block = rule.block;
-    points_.back().hadamard = rule.hadamard, points_.back().random_signs = rule.random_signs;
+    points_.back().hadamard = rule.hadamard;
     points_.back().blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
   }
   // dx.dy and dx.w exist only where dx is computed, so not in the first layer.

@@ -39,8 +39,7 @@ struct RoundingPoint {
   // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
   std::optional<BlockFormat> block = {};
   const BlockCounts* blocks = nullptr;
-  int hadamard = 0;  // of a block-scaled operand: size of the transform before it is rounded
-  bool random_signs = false;
+  backend::HadamardRule hadamard;  // of a block-scaled operand, before it is rounded
   // An operand may have scales of rows, and the blocks or rows of another one; unset: its own.
   bool row_scaled = false;
   std::optional<Operand> laid_as = {};

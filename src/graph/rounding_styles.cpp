@@ -87,8 +87,7 @@ backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Ope
   const Operand as = rule.as_forward ? ForwardOperandOf(operand) : operand;
   if (as != operand) rounding.laid_as = as;
   rounding.format = rule.format, rounding.block = rule.block;
-  rounding.hadamard = rule.hadamard, rounding.random_signs = rule.random_signs;
-  rounding.signs_stream = StreamId("signs:" + layer);
+  rounding.hadamard = rule.hadamard;
   rounding.style = Of(layer, NameOf(operand), {rule.format, Storage::kF32, false});
   rounding.style.stream = StreamId("round:" + layer + "." + NameOf(as));
   rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;

@@ -55,7 +55,9 @@ Saturation::Saturation(const config::Config& config)
 bool Saturation::Of(std::int64_t step, const std::string& layer, const std::string& tensor,
                     const NumberFormat& format) const {
   if (format == kFp32) return false;
-  if (format.saturate || overflow_ == OverflowKind::kSaturate) return true;
+  if (format.saturate || overflow_ == OverflowKind::kSaturate ||
+      overflow_ == OverflowKind::kSaturateFinite)
+    return true;
   const bool is_scaled =
       tensor != "dw" && (CarriesS(tensor) ? scales_gradients() : scales_tensors_);
   return (is_scaled && overflow_ == OverflowKind::kDefault) ||

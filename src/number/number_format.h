@@ -28,10 +28,14 @@ struct NumberFormat {
   // NaN if there is no inf; formats without NaN always saturate (NaN: zero, as in ml_dtypes).
   bool saturate = false;
   bool is_signed = true;
+  // Not 0: values are rounded by this grid (number/table_grid.h), which also has the format's name;
+  // the fields above then say how wide it is and, where they can, where its exponents begin.
+  std::uint16_t table = 0;
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 
   double smallest_subnormal() const;  // 2^(1 - bias - mantissa_bits); fp16: 2^-24
   double smallest_normal() const;     // 2^(1 - bias); unsigned: 2^-bias, the smallest of all
+                                      // (with a table: from where on values have all bits)
   double largest() const;             // largest finite value; fp16: 65504
 };
 

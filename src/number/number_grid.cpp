@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "number/number_format.h"
+#include "number/table_grid.h"
 
 namespace ada {
 
@@ -38,6 +39,7 @@ bool IsSupported(const NumberFormat& format) {
 // Without `magic`: on integers alone, so that no rounding mode or flush-to-zero flag of the
 // processor changes a conversion.
 NumberGrid PureGridOf(const NumberFormat& format) {
+  if (format.table != 0) return GridOfTable(format);
   ADA_CHECK(IsSupported(format));
   NumberGrid grid = GridOf(format);
   grid.magic = 0;
@@ -51,13 +53,41 @@ bool IsPowerOfTwo(double factor) {
   return std::frexp(factor, &exponent) == 0.5;
 }
 
+NumberGrid GridOfTable(const NumberFormat& format) {
+  const TableGrid& table = TableGridAt(format.table);
+  NumberGrid grid;
+  grid.exact = false;
+  grid.table = format.table, grid.saturates = format.saturate;
+  grid.min_normal = BitsOf(static_cast<float>(table.smallest_normal));
+  grid.below_min = BitsOf(static_cast<float>(table.smallest));
+  grid.largest_value = table.largest;
+  grid.largest = BitsOf(static_cast<float>(table.largest));
+  grid.overflow_min = BitsOf(OverflowThreshold(table));
+  grid.over = grid.largest;
+  return grid;
+}
+
+float RoundByTable(std::uint16_t table, bool saturates, float x) {
+  return RoundByTable(TableGridAt(table), static_cast<double>(x), saturates).value;
+}
+
+float RoundRandomlyByTable(std::uint16_t table, bool saturates, float x, std::uint32_t random) {
+  return RoundByTable(TableGridAt(table), static_cast<double>(x), saturates, /*draws=*/true, random)
+      .value;
+}
+
 double NumberFormat::smallest_subnormal() const {
+  if (table != 0) return TableGridAt(table).smallest;
   return std::ldexp(1.0, LowestExponentOf(*this) - (is_signed ? mantissa_bits : 0));
 }
 
-double NumberFormat::smallest_normal() const { return std::ldexp(1.0, LowestExponentOf(*this)); }
+double NumberFormat::smallest_normal() const {
+  if (table != 0) return TableGridAt(table).smallest_normal;
+  return std::ldexp(1.0, LowestExponentOf(*this));
+}
 
 double NumberFormat::largest() const {
+  if (table != 0) return TableGridAt(table).largest;
   ADA_CHECK(IsSupported(*this));
   const ScaledInteger largest = LargestOf(*this);
   return std::ldexp(static_cast<double>(largest.integer), largest.exponent);
@@ -103,6 +133,7 @@ float ToOddFloat(double x) {
 }
 
 float RoundTo(const NumberFormat& format, double x) {
+  if (format.table != 0) return RoundByTable(TableGridAt(format.table), x, format.saturate).value;
   if (format == kFp32 || !std::isfinite(x)) return RoundTo(format, static_cast<float>(x));
   if (format.mantissa_bits <= kMostBitsOfOdd) return RoundTo(format, ToOddFloat(x));
   // Rounded to the format's spacing, x is an fp32, unless it lies beyond fp32's own end.
@@ -149,6 +180,7 @@ const std::vector<NamedFormat>& NamedFormats() {
 }
 
 std::string FormatName(const NumberFormat& format) {
+  if (format.table != 0) return TableGridAt(format.table).name;
   for (const NamedFormat& named : NamedFormats()) {
     NumberFormat same = named.format;
     same.saturate = format.saturate;

@@ -73,7 +73,7 @@ ADA_HOST_DEVICE static constexpr int LowestExponentOf(const NumberFormat& f) {
 }
 // Whether small values must be rounded with integers, not by an addition in fp32.
 ADA_HOST_DEVICE static constexpr bool NeedsIntegers(const NumberFormat& f) {
-  return !f.is_signed || f.bias > 127 || 24 - f.bias - f.mantissa_bits > 127;
+  return f.table != 0 || !f.is_signed || f.bias > 127 || 24 - f.bias - f.mantissa_bits > 127;
 }
 
 // Constants of a format, as fp32 bits unless noted. A default-constructed one rounds nothing.
@@ -96,7 +96,14 @@ struct NumberGrid {
   std::uint32_t nan_keep = ~0u, nan_flip = 0;  // without NaN it becomes a zero of the other sign
   std::uint32_t zero_sign = 0x80000000u;       // 0: no negative zero
   double largest_value = 0;
+  std::uint16_t table = 0;  // not 0: values are rounded by it, and the rest is for counts
+  bool saturates = false;   // of a table
 };
+
+// The grid of a format with a table, and rounding by it (number/table_grid.h). On the host alone.
+NumberGrid GridOfTable(const NumberFormat& format);
+float RoundByTable(std::uint16_t table, bool saturates, float x);
+float RoundRandomlyByTable(std::uint16_t table, bool saturates, float x, std::uint32_t random);
 
 // The smallest magnitude that overflows, as bits: halfway to the next value of the grid, where a
 // tie rounds to the even one of the two.
@@ -109,6 +116,9 @@ ADA_HOST_DEVICE static constexpr std::uint32_t OverflowBits(const ScaledInteger&
 
 // The grid of a format that RefuseFormat accepts.
 ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
+#ifndef __CUDA_ARCH__
+  if (f.table != 0) return GridOfTable(f);
+#endif
   constexpr std::uint32_t kSmallestNormal = 0x800000u;  // of fp32
   const int lowest = LowestExponentOf(f), spacing = lowest - f.mantissa_bits;
   const ScaledInteger largest = LargestOf(f);
@@ -180,6 +190,9 @@ ADA_HOST_DEVICE static inline float KeepOnGrid(const NumberGrid& grid, std::uint
 // RoundTo, for the format of the grid.
 ADA_HOST_DEVICE static inline float RoundToGrid(const NumberGrid& grid, float x) {
   if (grid.exact) return x;
+#ifndef __CUDA_ARCH__
+  if (grid.table != 0) return RoundByTable(grid.table, grid.saturates, x);
+#endif
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu, sign = bits ^ u;
   if (u > kInfinityBits) return OfBits((u & grid.nan_keep) | (sign ^ grid.nan_flip));
   if (!grid.is_signed) {
@@ -194,6 +207,9 @@ ADA_HOST_DEVICE static inline float RoundToGrid(const NumberGrid& grid, float x)
 // RoundStochastically, for the format of the grid.
 ADA_HOST_DEVICE static inline float RoundRandomlyToGrid(const NumberGrid& grid, float x,
                                                         std::uint32_t random) {
+#ifndef __CUDA_ARCH__
+  if (grid.table != 0) return RoundRandomlyByTable(grid.table, grid.saturates, x, random);
+#endif
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu, sign = bits ^ u;
   if (u >= grid.largest || u == 0 || (!grid.is_signed && sign != 0)) return RoundToGrid(grid, x);
   if (u >= grid.direct_min) {

@@ -36,8 +36,10 @@ inline bool HoldsAll(const NumberFormat& outer, const NumberFormat& inner) {
 constexpr const NumberFormat& FormatOf(Storage storage) {
   return storage == Storage::kF32 ? kFp32 : storage == Storage::kF16 ? kFp16 : kBf16;
 }
-// The 16-bit type that holds every finite value of `format`, or fp32 if neither does.
+// The 16-bit type that holds every finite value of `format`, or fp32 if neither does, and for
+// formats that are rounded by a table.
 inline Storage StorageFor(const NumberFormat& format) {
+  if (format.table != 0) return Storage::kF32;
   if (HoldsAll(kFp16, format)) return Storage::kF16;
   if (HoldsAll(kBf16, format)) return Storage::kBF16;
   return Storage::kF32;

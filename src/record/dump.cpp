@@ -73,13 +73,14 @@ bool Dump::IsLinear(const std::string& layer) const {
 void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
   step_ = step;
   items_.clear();
+  operands_.Begin(pass);
   AddWeights(pass);
 }
 
 // Weights are rounded here again from the masters, as the backend has rounded its copies: these lie
 // in layouts of its own.
 void Dump::AddWeights(const backend::Pass& pass) {
-  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  const bool stochastic = config::IsStochastic(config_.precision.rounding);
   for (const graph::LayerRow& layer : graph_.layers()) {
     if (!Takes(layer.name)) continue;
     const graph::Parameter* weight = step::WeightOf(graph_, layer.name);

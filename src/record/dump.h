@@ -76,7 +76,7 @@ class Dump : public step::StepObserver {
   const graph::Graph& graph_;
   backend::Backend& backend_;
   step::Team& team_;
-  const DumpedOperands operands_;
+  DumpedOperands operands_;
   std::int64_t step_ = 0;
   mutable std::optional<bool> waits_;  // unset: not asked yet
   std::map<std::string, Item> items_;  // by LAYER.tensor

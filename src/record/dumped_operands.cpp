@@ -65,16 +65,13 @@ OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
 
 }  // namespace
 
-// A group of rows that is not whole is not changed, as in the matmul.
-std::vector<float> TransformedRows(std::vector<float> values, std::int64_t width,
-                                   const backend::HadamardSigns& signs, const NumberFormat& kept) {
-  const std::int64_t rows = std::ssize(values) / width;
-  for (std::int64_t row = 0; row + backend::kHadamardSize <= rows; row += backend::kHadamardSize) {
-    float* first = values.data() + row * width;
-    backend::HadamardInPlace(signs, first, width, width);
-    for (std::int64_t i = 0; i < backend::kHadamardSize * width; ++i)
-      first[i] = RoundTo(kept, first[i]);
-  }
+// What is no whole group is in bf16 already.
+std::vector<float> Transformed(std::vector<float> values, const OperandLines& lines,
+                               const std::vector<float>& signs, bool bf16) {
+  for (std::int64_t i = 0; i < lines.planes; ++i)
+    backend::HadamardOfLines(signs, lines.layout, values.data() + i * lines.size);
+  if (bf16)
+    for (float& x : values) x = RoundTo(kBf16, x);
   return values;
 }
 
@@ -93,7 +90,7 @@ DumpedOperands::DumpedOperands(const graph::Graph& graph, step::Team& team) : te
     const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
     layer.pointwise = single && row.stride == std::array{1, 1};
     layer.rounded[OperandNamed(point.tensor).value()] = {*point.block, point.hadamard,
-                                                         point.random_signs, point.laid_as};
+                                                         point.laid_as};
   }
 }
 
@@ -106,13 +103,16 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   for (const auto& [operand, rounded] : found->second.rounded) {
     if (!IsWeight(operand)) continue;
     const OperandPlace place = found->second.is.PlaceOfWeight(rounded.laid_as.value_or(operand));
-    OperandAmaxes amaxes{AmaxOf(values), {}};
-    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, values);
+    const bool bf16 = StorageFor(stored) == Storage::kBF16;
+    std::vector<float> taken = values;
+    if (rounded.hadamard)
+      taken = Transformed(std::move(taken), LinesOfOperand(place),
+                          rounded.hadamard.Signs(refresh_.seed, refresh_.draw), bf16);
+    OperandAmaxes amaxes{AmaxOf(taken), {}};
+    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, taken);
     DumpedScales& of = all.emplace_back(
         DumpedScales{NameOf(operand), FormatName(rounded.format),
-                     ScalesOfOperand(rounded.format, place, StorageFor(stored) == Storage::kBF16,
-                                     values, amaxes),
-                     *amaxes.tensor});
+                     ScalesOfOperand(rounded.format, place, bf16, taken, amaxes), *amaxes.tensor});
     if (rounded.format.row_scaled) of.row_amaxes = RowsOf(of.scales, std::move(amaxes.rows));
   }
   return all;
@@ -141,13 +141,17 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
     const OperandPlace place =
         layer.is.PlaceOfBatch(rounded.laid_as.value_or(operand), shape, pass.rows);
     std::optional<OperandValues> transformed;
-    if (rounded.hadamard > 0) {
-      const backend::HadamardSigns signs =
-          rounded.random_signs
-              ? backend::RandomSigns(pass.seed ^ StreamId("signs:" + seen.layer), pass.draw)
-              : backend::kFixedSigns;
+    if (rounded.hadamard) {
+      // The lines of dw run along images or pixels, others along channels, in PyTorch's order.
+      const bool down = operand == Operand::kDwX || operand == Operand::kDwDy;
+      const backend::Pass& drawn = down ? pass : refresh_;
+      const std::vector<float> signs = rounded.hadamard.Signs(drawn.seed, drawn.draw);
       const std::int64_t width = layer.pointwise && !place.linear ? shape.c : shape.per_image();
-      transformed = take(TransformedRows(values, width, signs, bf16 ? kBf16 : kFp32), place.linear);
+      const BlockLayout rows = {width, 1, std::ssize(values) / width, 1, 0, width};
+      std::vector<float> turned = down || !place.linear ? values : AsPyTorch(values, shape);
+      turned = Transformed(std::move(turned), down ? OperandLines{rows} : LinesOfOperand(place),
+                           signs, bf16);
+      transformed = take(std::move(turned), down && place.linear);
     } else if (!plain) {
       plain = take(values, place.linear);
     }

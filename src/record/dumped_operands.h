@@ -54,10 +54,10 @@ float AmaxOfBatch(const std::vector<float>& values, step::Team& team);
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
                                     step::Team& team);
 
-// Rows of `width` values after the transform of a product's operands (backend/hadamard.h), rounded
-// to the format in which the backend keeps them.
-std::vector<float> TransformedRows(std::vector<float> values, std::int64_t width,
-                                   const backend::HadamardSigns& signs, const NumberFormat& kept);
+// Values after the transform of a product's operands (backend/hadamard.h) along the lines of
+// an operand, rounded to bf16 where the backend keeps them in that.
+std::vector<float> Transformed(std::vector<float> values, const OperandLines& lines,
+                               const std::vector<float>& signs, bool bf16);
 
 // The block scales of one operand, as in ScalesOfOperand: those that a pass used, computed again
 // from the stored tensors by the same rules. With several processes those of all are concatenated
@@ -77,6 +77,8 @@ class DumpedOperands {
   // Both must outlive it.
   DumpedOperands(const graph::Graph& graph, step::Team& team);
 
+  // The pass of the weights' refresh, before all else of a step.
+  void Begin(const backend::Pass& pass) { refresh_ = pass; }
   // For a weight in PyTorch's order.
   std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
                                      const std::vector<float>& values) const;
@@ -88,8 +90,7 @@ class DumpedOperands {
  private:
   struct Rounded {
     BlockFormat format;
-    int hadamard = 0;
-    bool random_signs = false;
+    backend::HadamardRule hadamard;
     std::optional<Operand> laid_as;
   };
   struct Layer {
@@ -101,6 +102,7 @@ class DumpedOperands {
 
   step::Team& team_;
   std::map<std::string, Layer> layers_;
+  backend::Pass refresh_;
 };
 
 }  // namespace ada::record

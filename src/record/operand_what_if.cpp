@@ -50,7 +50,7 @@ bool OperandWhatIf::Exists(const Product& product, Operand operand) const {
 void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   counts_.assign(asked_.size() * products_.size() * kOperands, BlockCounts());
   if (!team_.writes()) return;
-  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  const bool stochastic = config::IsStochastic(config_.precision.rounding);
   for (const auto& [name, product] : by_layer_) {
     const graph::Parameter& weight = *step::WeightOf(graph_, name);
     const graph::RoundingPoint* copy = step::CopyOf(graph_, weight);

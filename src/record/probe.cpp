@@ -149,7 +149,7 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   const graph::Parameter* weight = step::WeightOf(graph_, point.layer);
   const bool w = point.tensor == "w";
   const graph::Parameter* fp32_weight = step::WeightOf(*fp32_, point.layer);
-  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  const bool stochastic = config::IsStochastic(config_.precision.rounding);
   const std::vector<float> run =
       w ? step::RoundedWeights(*weight, point, stochastic, first_pass_, backend_)
         : step::HostValues(weight->gradient, backend_);

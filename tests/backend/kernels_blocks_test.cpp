@@ -176,18 +176,19 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("block kernels: the transform of 16 rows is the defined one, in place too") {
+  TEST_CASE("block kernels: transforms of rows are the defined ones, in place too") {
     for (const Kernels* kernels : KernelSets()) {
       CAPTURE(kernels->name);
-      const HadamardSigns random = RandomSigns(5, 6);
-      for (const HadamardSigns& signs : {kFixedSigns, random}) {
+      for (const HadamardRule& rule :
+           {HadamardRule{16}, {16, true}, {32, true}, {64, true}, {128, true}}) {
+        const std::vector<float> signs = rule.Signs(5, 6);
         for (const std::int64_t lanes : {1, 16, 37}) {
           for (const NumberFormat& format : {kFp32, kBf16}) {
-            const std::int64_t step = lanes + 3, values = kHadamardSize * step;
+            const std::int64_t step = lanes + 3, values = rule.size * step;
             Values input = Sample(values, false, 3);
             for (float& x : input) x = RoundTo(format, x);
             Values want = input;
-            HadamardInPlace(signs, want.data(), step, lanes);
+            HadamardInPlace(signs.data(), rule.size, want.data(), step, lanes);
             for (std::int64_t i = 0; i < values; ++i)
               if (i % step < lanes)
                 want[static_cast<std::size_t>(i)] =

@@ -2,6 +2,9 @@
 // (tests/golden/blocks), and against blocks that are gathered value by value.
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cmath>
+
 #include "backend/hadamard.h"
 #include "backend/naive_matmul.h"
 #include "backend/test_backend.h"
@@ -204,7 +207,7 @@ TEST_SUITE("cpu") {
       b.RoundTensors(formats.x, formats.w, formats.dy);
       if (name == "nv0") {
         for (const Operand operand : {kDwX, kDwDy})
-          spec.operands[IndexOf(operand)].hadamard = kHadamardSize;
+          spec.operands[IndexOf(operand)].hadamard.size = kHadamardSize;
       }
       const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
       b.p.Step(*op, MakePass(static_cast<int>(x.n)));
@@ -406,29 +409,86 @@ TEST_SUITE("cpu") {
         }
   }
 
-  TEST_CASE("operands in blocks: a transform leaves the products of convolutions what they are") {
-    for (const std::size_t index : {1u, 5u, 13u, 15u, 20u}) {
-      MatmulCase c = SmallMatmuls()[index];
-      c.x.n = 37;  // two whole groups of images and a rest
+  TEST_CASE("operands in blocks: a transform leaves the products of all layers what they are") {
+    for (MatmulCase c : SmallMatmuls()) {
+      c.x.n = 37;  // two whole groups of images and a rest, or one
       CAPTURE(c.name);
-      for (const bool random : {false, true}) {
+      for (const HadamardRule& rule :
+           {HadamardRule{16, false, {}, 5}, {16, true, {}, 5}, {32, true, {}, 5}}) {
         BlockBench b(c, kFp32);
-        for (const Operand operand : {kDwX, kDwDy}) {
-          OperandRounding& rounding = b.p.spec.operands[IndexOf(operand)];
-          rounding.rounds = true, rounding.hadamard = kHadamardSize;
-          rounding.random_signs = random, rounding.signs_stream = 5;
+        for (OperandRounding& rounding : b.p.spec.operands)
+          rounding.rounds = true, rounding.hadamard = rule;
+        if (!kTestsCpu) {
+          CHECK_THROWS_WITH_AS(b.p.MakeOp(b.bench),
+                               "precision.operands.hadamard: on GPUs there is a transform of dw "
+                               "alone, of size 16, with signs fixed or random; use that, or "
+                               "device: cpu",
+                               ConfigError);
+          continue;
         }
         const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
         b.p.Step(*op, MakePass(static_cast<int>(c.x.n)));
         const NaiveMatmul want = ComputeNaively(
             c, c.x.n, Bench::Get(b.p.spec.x), Bench::Get(b.p.spec.w),
             c.bias ? Bench::Get(b.p.spec.b) : Values{}, Bench::Get(b.p.spec.dy.tensor));
-        // Sums of transformed values are of other terms: their magnitudes are up to four times as
-        // large.
-        CheckTensor(b.p.spec.dw, want.dw, 8 * kSumError);
+        // Sums of transformed values are of other terms: their magnitudes are up to sqrt(size)
+        // times as large.
+        CheckTensor(b.p.spec.y, want.y, 12 * kSumError);
+        CheckTensor(b.p.spec.dx.tensor, want.dx, 12 * kSumError);
+        CheckTensor(b.p.spec.dw, want.dw, 12 * kSumError);
         if (c.bias) CheckTensor(b.p.spec.db, want.db);
       }
     }
+  }
+
+  TEST_CASE("operands in blocks: forward and dx take lines times Sylvester's matrix") {
+    if (!kTestsCpu) return;
+    std::int64_t transformed = 0;
+    for (const MatmulCase& c : AllMatmuls()) {
+      CAPTURE(c.name);
+      const int size = c.x.c % 5 == 0 ? 32 : 16;
+      HadamardRule rule{size};
+      for (int i = 0; i < size; ++i) rule.listed.push_back(i % 3 == 0 ? -1.0f : 1.0f);
+      BlockBench b(c, kFp32);
+      std::array<Values, kOperands> taken;
+      std::array<CapturedOperand, kOperands> captured;
+      for (const Operand operand : {kForwardX, kForwardW, kDxDy, kDxW}) {
+        OperandRounding& rounding = b.p.spec.operands[IndexOf(operand)];
+        rounding.rounds = true, rounding.hadamard = rule;
+        taken[IndexOf(operand)] = StoredOf(b.p.spec, operand);
+        captured[IndexOf(operand)].values = taken[IndexOf(operand)].data();
+        rounding.captured = &captured[IndexOf(operand)];
+      }
+      const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
+      b.p.Step(*op, MakePass(static_cast<int>(c.x.n)));
+      for (const Operand operand : {kForwardX, kForwardW, kDxDy, kDxW}) {
+        const Values stored = StoredOf(b.p.spec, operand);
+        const Values& got = taken[IndexOf(operand)];
+        double worst = 0;
+        for (const Places& line : LinesOf(c, operand)) {
+          const std::size_t whole =
+              line.size() / static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+          for (std::size_t i = 0; i < line.size(); ++i) {
+            const std::size_t first =
+                i / static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+            double want = static_cast<double>(stored[static_cast<std::size_t>(line[i])]);
+            double sum = std::fabs(want);
+            if (i < whole) want = sum = 0, ++transformed;
+            for (std::size_t j = 0; i < whole && j < static_cast<std::size_t>(size); ++j) {
+              const double v =
+                  static_cast<double>(rule.listed[j]) *
+                  static_cast<double>(stored[static_cast<std::size_t>(line[first + j])]);
+              want += (std::popcount((i - first) & j) % 2 != 0 ? -v : v) / std::sqrt(size);
+              sum += std::fabs(v);
+            }
+            const double is = static_cast<double>(got[static_cast<std::size_t>(line[i])]);
+            worst = std::max(worst, std::fabs(is - want) / (sum + 1e-30));
+          }
+        }
+        CHECK_MESSAGE(worst < 1e-6, kOperandNames[IndexOf(operand)]);
+      }
+    }
+    CHECK(transformed > 1000);
   }
 
   TEST_CASE("operands in blocks: any number of threads gives the same bytes") {

@@ -157,6 +157,13 @@ TEST_SUITE("cpu") {
           "{recipe: te_fp8_delayed, operands: {dy: none}}",
           "{recipe: torchao_fp8_rowwise_gw_hp, operands: {tensor_scaling: {reference: true}}}",
           "{recipe: torchao_int8}", "{recipe: modded_nanogpt_head}",
+          "{operands: {x: {format: fp8_e4m3, rounding: stochastic_b, random_bits: 3}, w: hifloat8, "
+          "dy: binary6p2sf, hadamard: {products: [forward, dx], size: 32, signs: [1, 1, -1, 1, 1, "
+          "1, "
+          "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1]}}}",
+          "{format: binary8p4se, rounding: stochastic_c, random_bits: 5, overflow: "
+          "saturate_finite, "
+          "layers: [{match: fc, gradients: hifloat8}]}",
           "{operands: {x: mxint8, dx: {w: as_forward}, dw: {x: as_forward, dy: {format: int8, "
           "tensor_scaling: row, overflow: saturate}}, tensor_scaling: {kind: static, values: {x: "
           "2}}}, layers: [{match: fc, recipe: torchao_fp8_tensorwise}]}"}) {
@@ -228,17 +235,54 @@ TEST_SUITE("cpu") {
     CHECK(refused("{operands: {tensor_scaling: static}}").find("values") != std::string::npos);
   }
 
+  TEST_CASE("formats of tables and modes: where they stand, and where they do not") {
+    const PrecisionConfig stored =
+        With("{format: binary8p3se, gradients: hifloat8, rounding: toward_odd, overflow: none}")
+            .precision;
+    CHECK(FormatName(stored.format) == "binary8p3se");
+    CHECK(FormatName(*stored.gradients) == "hifloat8");
+    CHECK(stored.rounding == RoundingKind::kTowardOdd);
+    CHECK(stored.overflow == OverflowKind::kFormat);
+    CHECK(Operands("hifloat8").starts_with("hifloat8 hifloat8"));
+    const auto refused = [](const std::string& precision) {
+      return RefusalOf([&] { With(precision); });
+    };
+    CHECK(refused("{format: binary9p3se}").find("expected binaryKpPse") != std::string::npos);
+    CHECK(refused("{format: hifloat4}").find("hifloat8") != std::string::npos);
+    for (const char* key : {"masters", "optimizer_state", "accumulate: {forward: {accumulator",
+                            "optimizer_state: {exp_avg"}) {
+      const std::string open(key);
+      const bool nested = open.find('{') != std::string::npos;
+      const std::string text = refused("{" + open + ": hifloat8" +
+                                       (open.find("forward") != std::string::npos ? "}}}"
+                                        : nested                                  ? "}}"
+                                                                                  : "}"));
+      CHECK(text.find("for stored tensors and operands alone") != std::string::npos);
+    }
+    CHECK(refused("{rounding: toward_zero, random_bits: 3}").find("stochastic_a") !=
+          std::string::npos);
+    CHECK(refused("{masters: {format: bf16, rounding: toward_zero}}").find("nearest, stochastic") !=
+          std::string::npos);
+    CHECK(refused("{operands: {x: {format: mxfp4, rounding: nearest_away}}}")
+              .find("elements of blocks") != std::string::npos);
+  }
+
   TEST_CASE("operands: a block format cannot stand elsewhere, and what does not fit is refused") {
     const auto refused = [](const std::string& precision) {
       return RefusalOf([&] { With(precision); });
     };
     CHECK(refused("{format: mxfp8_e4m3}").find("precision.operands") != std::string::npos);
     CHECK(refused("{operands: mxfp4x}").find("did you mean 'mxfp4'") != std::string::npos);
-    CHECK(refused("{operands: {hadamard: {size: 32}}}").find("hadamard.size") != std::string::npos);
+    CHECK(
+        refused("{operands: {hadamard: {size: 24}}}").find("expected 16, 32, 64 or 128; got 24") !=
+        std::string::npos);
+    CHECK(refused("{operands: {hadamard: {signs: [1, -1]}}}")
+              .find("expected a list of 16 signs, each 1 or -1, as `size` says; got 2") !=
+          std::string::npos);
     CHECK(refused("{operands: {hadamard: {products: []}}}").find("at least one product") !=
           std::string::npos);
-    const std::string forward = refused("{operands: {hadamard: {products: [forward]}}}");
-    CHECK(forward.find("expected one of dw; got 'forward'") != std::string::npos);
+    const std::string forward = refused("{operands: {hadamard: {products: [y]}}}");
+    CHECK(forward.find("expected one of forward, dx, dw; got 'y'") != std::string::npos);
     CHECK(forward.find("at least one product") == std::string::npos);
     CHECK(refused("{operands: {dy: {format: {element: fp4_e2m1, scale: fp8_e4m3, rule: "
                   "four_over_six}, rounding: stochastic}}}")

@@ -56,7 +56,7 @@ TEST_SUITE(ADA_SUITE) {
     rows.row_scaled = true;
     settings.operands[IndexOf(kDxW)] = InBlocks(rows);
     OperandRounding& plain = settings.operands[IndexOf(kDwX)] = InFormat(kFp8E4M3);
-    plain.hadamard = settings.operands[IndexOf(kDwDy)].hadamard = 16;
+    plain.hadamard.size = settings.operands[IndexOf(kDwDy)].hadamard.size = 16;
     settings.operands[IndexOf(kForwardW)] = InFormat(kFp8E4M3);
     settings.per_tensor_scale = 1, settings.current = true;
     CheckOperands(settings);
@@ -106,14 +106,14 @@ TEST_SUITE(ADA_SUITE) {
           settings.layer = c, settings.stored = stored;
           for (const Operand operand : {kDwX, kDwDy}) {
             OperandRounding rounding = InBlocks(Named(random ? "mxfp4" : "nvfp4"));
-            rounding.hadamard = 16, rounding.random_signs = random;
+            rounding.hadamard.size = 16, rounding.hadamard.random = random;
             rounding.style.stochastic = random;
             settings.operands[IndexOf(operand)] = rounding;
           }
           CheckOperands(settings);
           for (const Operand operand : {kDwX, kDwDy}) {
             OperandRounding rounding = InFormat(kFp8E4M3);
-            rounding.hadamard = 16, rounding.random_signs = random;
+            rounding.hadamard.size = 16, rounding.hadamard.random = random;
             settings.operands[IndexOf(operand)] = rounding;
           }
           settings.per_tensor_scale = 2, settings.current = true;

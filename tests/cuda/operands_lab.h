@@ -126,7 +126,7 @@ struct OperandLab {
   void SetOperand(std::size_t i) {
     OperandRounding& rounding = spec.operands[i] = settings.operands[i];
     if (!rounding.rounds) return;
-    rounding.style.stream = 100 + i, rounding.signs_stream = 7;
+    rounding.style.stream = 100 + i, rounding.hadamard.stream = 7;
     rounding.style.bins = lab.Share<ExponentBins>();
     rounding.stats = lab.Share<TensorStats>();
     if (rounding.block) rounding.block_counts = lab.Share<BlockCounts>();

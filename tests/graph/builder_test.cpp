@@ -5,6 +5,8 @@
 #include "error.h"
 #include "graph/build_training.h"
 #include "graph/networks.h"
+#include "number/table_grid.h"
+#include "number/tables/table_format.h"
 
 namespace ada::graph::test {
 namespace {
@@ -222,6 +224,23 @@ TEST_SUITE("cpu") {
                          ConfigError);
     spec.input.n = 1;
     CHECK_NOTHROW(Graph::Build(spec, backend));
+  }
+
+  TEST_CASE("formats and modes of tables are refused by name where a backend has none") {
+    const config::ModelConfig model = Zoo("lenet");
+    for (const NumberFormat& format : {TableNumberFormatNamed("hifloat8").value(),
+                                       WithModes(kFp16, {TableRounding::kTowardZero})}) {
+      GraphSpec spec;
+      spec.model = &model, spec.input = {4, 28, 28, 1}, spec.precision = Uniform(format);
+      FakeBackend backend;
+      CHECK_NOTHROW(Graph::Build(spec, backend));
+      FakeBackend without;
+      without.tables = false;
+      const std::string name = FormatName(format);
+      CHECK_THROWS_WITH_AS(Graph::Build(spec, without),
+                           doctest::Contains((name + ", or its rounding mode").c_str()),
+                           ConfigError);
+    }
   }
 
   TEST_CASE("fans") {

@@ -36,6 +36,7 @@ class FakeBackend : public backend::Backend {
     return false;
   };
   std::int64_t most = std::numeric_limits<std::int64_t>::max();  // values of a tensor
+  bool tables = true;                                            // rounds_by_tables
   std::vector<backend::OpSpec> specs;  // all of which ops were made; below by kind
   std::vector<backend::Conv2dSpec> convolutions;
   std::vector<backend::ConvTranspose2dSpec> transposed;
@@ -82,6 +83,7 @@ class FakeBackend : public backend::Backend {
   void Synchronize() override {}
   void Read(const Tensor&, std::int64_t, float*) override { FAIL("symbols are no numbers"); }
   std::int64_t most_values() const override { return most; }
+  bool rounds_by_tables() const override { return tables; }
   int BlockImages(const Shape&) const override { return 3; }
 
   std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec& s) override;

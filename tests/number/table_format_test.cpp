@@ -89,11 +89,18 @@ TEST_SUITE("cpu") {
       }
       const std::vector<float> x = file.ReadF32("p3109." + parts[1] + ".x");
       const std::vector<std::uint8_t> codes = Codes(file, entry.name);
-      int differ = 0;
-      for (std::size_t i = 0; i < codes.size(); ++i)
-        differ += format.CodeOf(static_cast<double>(x[i]), modes, random.empty() ? 0 : random[i]) !=
-                  codes[i];
+      const TableGrid grid = TableGridOf(format, modes);
+      int differ = 0, rounded = 0;
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        const std::uint32_t drawn = random.empty() ? 0 : random[i];
+        differ += format.CodeOf(static_cast<double>(x[i]), modes, drawn) != codes[i];
+        const float value = RoundByTable(grid, static_cast<double>(x[i]), /*saturate=*/false,
+                                         !random.empty(), drawn)
+                                .value;
+        rounded += !Same(static_cast<double>(value), format.ValueOf(codes[i]));
+      }
       CHECK(differ == 0);
+      CHECK(rounded == 0);
       ++conversions;
     }
     CHECK(conversions > 50);
@@ -162,6 +169,87 @@ TEST_SUITE("cpu") {
         if (!std::isnan(want))
           CHECK(table.CodeOf(static_cast<double>(x), {}) == CodeOf(format, want));
       }
+    }
+  }
+
+  TEST_CASE("table formats: training rounds to the values of the tables in every mode") {
+    std::uint32_t word = 1;
+    const auto draw = [&word] { return word = word * 1664525u + 1013904223u; };
+    for (const std::string& name : TableFormatNames()) {
+      CAPTURE(name);
+      const TableFormat table = TableFormatNamed(name).value();
+      std::vector<float> inputs = {0, -0.0f, HUGE_VALF, -HUGE_VALF, 1e-40f, -3e38f, NAN};
+      for (std::size_t i = 0; i < table.magnitudes.size(); ++i) {
+        const double low = table.magnitudes[i];
+        const double high = i + 1 < table.magnitudes.size() ? table.magnitudes[i + 1] : table.next;
+        for (const double part : {0.0, 0.25, 0.5, 0.5 + 0x1p-16, 0.9}) {
+          inputs.push_back(static_cast<float>(low + part * (high - low)));
+          inputs.push_back(-inputs.back());
+        }
+      }
+      for (int mode = 0; mode < 30; ++mode) {
+        TableModes modes{static_cast<TableRounding>(mode % 10),
+                         static_cast<TableOverflow>(mode / 10), 1 + static_cast<int>(draw() % 16)};
+        const TableGrid grid = TableGridOf(table, modes);
+        const bool draws = IsStochastic(modes.rounding);
+        int differ = 0;
+        for (const float x : inputs) {
+          const std::uint32_t random = draw() >> 8;
+          const double want = table.ValueOf(table.CodeOf(static_cast<double>(x), modes, random));
+          const float got =
+              RoundByTable(grid, static_cast<double>(x), /*saturate=*/false, draws, random).value;
+          differ += !Same(static_cast<double>(got), want) ||
+                    (got == 0 && std::signbit(got) != std::signbit(want));
+        }
+        CHECK(differ == 0);
+      }
+    }
+  }
+
+  TEST_CASE("table formats: what a format says of itself follows from its values") {
+    for (const std::string& name : TableFormatNames()) {
+      CAPTURE(name);
+      const TableFormat table = TableFormatNamed(name).value();
+      const NumberFormat format = TableNumberFormatNamed(name).value();
+      CHECK(FormatName(format) == name);
+      CHECK(format == TableNumberFormatNamed(name).value());
+      CHECK(format.smallest_subnormal() == table.magnitudes[1]);
+      CHECK(format.largest() == table.magnitudes.back());
+      const float from = OverflowThreshold(format);
+      const auto last = static_cast<double>(std::nextafter(from, 0.0f));
+      const auto wide = [&](double x) {  // the same values, and one more
+        TableFormat more = table;
+        more.magnitudes.push_back(more.next), more.codes.push_back(0xffff);
+        more.next *= 4;
+        return more.CodeOf(x, {}) == 0xffff;
+      };
+      CHECK(wide(static_cast<double>(from)));
+      CHECK_FALSE(wide(last));
+    }
+    CHECK(TableNumberFormatNamed("hifloat8")->smallest_normal() == 0x1p-15);
+    CHECK(TableNumberFormatNamed("binary8p3se")->smallest_normal() == 0x1p-15);
+    CHECK_FALSE(TableNumberFormatNamed("fp16"));
+  }
+
+  TEST_CASE("modes: fp32 and a format's own rounding stay what they are") {
+    CHECK(WithModes(kFp32, {TableRounding::kTowardZero}) == kFp32);
+    CHECK(WithModes(kFp16, {TableRounding::kNearestEven}) == kFp16);
+    const NumberFormat down = WithModes(kFp16, {TableRounding::kTowardZero});
+    CHECK(down != kFp16);
+    CHECK(down == WithModes(kFp16, {TableRounding::kTowardZero}));
+    CHECK(FormatName(down) == "fp16");
+    for (std::uint32_t i = 0; i < 20000; ++i) {
+      const std::uint32_t bits = i * 214748u + i;
+      float x = 0;
+      std::memcpy(&x, &bits, sizeof x);
+      if (!std::isfinite(x)) continue;
+      // Toward zero: the low bits cut off, by integers of the spacing.
+      const double exponent =
+          std::max(std::floor(std::log2(std::fabs(static_cast<double>(x)))), -14.0);
+      const double spacing = std::exp2(exponent - 10);
+      const double want =
+          std::min(std::floor(std::fabs(static_cast<double>(x)) / spacing) * spacing, 65504.0);
+      CHECK(std::fabs(static_cast<double>(RoundTo(down, x))) == (x == 0 ? 0 : want));
     }
   }
 

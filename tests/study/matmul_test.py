@@ -369,6 +369,71 @@ class Command(MatmulCase):
         for operand, scale in (("forward.x", 2), ("dx.w", 512), ("dw.dy", 524288)):
             self.assertEqual(out[operand + ".scale"].tolist(), [scale])
 
+    def test_hadamard(self):
+        """Operands are Sylvester's matrix times signed groups along the sum; results stay."""
+        t = self.layer(96, 160, 80)
+        for size in (16, 32, 64, 128):
+            signs = np.where(np.arange(size) % 3 == 1, -1.0, 1.0)
+            matrix = np.array([[(-1) ** bin(i & j).count("1") for j in range(size)] for i in range(size)])
+            listed = "[" + ", ".join(str(int(s)) for s in signs) + "]"
+            for kind in (listed, "random"):
+                out, rows = self.outputs(
+                    self.save(**t), "--set", "precision.operands={exponent: 8, mantissa: 20}",
+                    "precision.operands.hadamard={products: [forward, dx, dw], size: %d, signs: %s}" % (size, kind))
+                for name, exact in (("y", t["x"] @ t["w"].T), ("dx", t["dy"] @ t["w"]), ("dw", t["dy"].T @ t["x"])):
+                    np.testing.assert_allclose(out[name], exact, rtol=0, atol=3e-5 * np.abs(exact).max())
+                for operand, axis in AXIS.items() if kind == listed else ():
+                    values = np.moveaxis(t[operand.split(".")[1]].astype(np.float64), axis, -1)
+                    whole = values.shape[-1] // size * size
+                    want = values.copy()
+                    groups = values[..., :whole].reshape(*values.shape[:-1], -1, size) * signs
+                    want[..., :whole] = (groups @ matrix.T / np.sqrt(size)).reshape(*values.shape[:-1], whole)
+                    np.testing.assert_allclose(out[operand], np.moveaxis(want, -1, axis), rtol=0,
+                                               atol=4e-6 * np.abs(want).max(), err_msg=operand)
+                self.assertGreater(max(int(r["lost"]) for r in rows) + 1, 0)
+
+    def hifloat8(self, x):
+        size = np.abs(x).astype(np.float64)
+        e = np.floor(np.log2(np.maximum(size, 1e-300)))
+        bits = np.select([abs(e) <= 3, abs(e) <= 7, abs(e) <= 15], [3, 2, 1], 0)
+        step = np.exp2(np.maximum(e, -22) - bits)
+        rounded = np.floor(size / step + 0.5) * step
+        return np.copysign(np.where(size >= 40960, np.inf, rounded), x)
+
+    def test_tables_and_modes(self):
+        """Formats of tables, and fp8 in every mode, as NumPy rounds by their rules."""
+        g = np.random.default_rng(5)
+        x = (g.standard_normal((64, 48)) * np.exp2(g.integers(-26, 17, (64, 48)))).astype(np.float32)
+        path = self.save(x=x, w=x[:8].copy())
+        out, _ = self.outputs(path, "--set", "precision.operands.x=hifloat8")
+        np.testing.assert_array_equal(out["forward.x"], self.hifloat8(x))
+        self.assertEqual(out["forward.x.codes"].dtype, np.uint8)
+        # binary8p4se: bias 8, from 2^-10 on, at most 224, then inf; fp8_e4m3: bias 7, at most 448, NaN.
+        for name, lowest, largest, end in (("binary8p4se", -7, 224, np.inf), ("fp8_e4m3", -6, 448, np.nan)):
+            size = np.abs(x).astype(np.float64)
+            step = np.exp2(np.maximum(np.floor(np.log2(size)), lowest) - 3)
+            place = size / step
+            up = {"nearest_even": np.rint(place), "nearest_away": np.floor(place + 0.5),
+                  "toward_zero": np.floor(place),
+                  "toward_positive": np.where(x > 0, np.ceil(place), np.floor(place)),
+                  "toward_negative": np.where(x < 0, np.ceil(place), np.floor(place)),
+                  "toward_odd": np.where((place != np.floor(place)) & (np.floor(place) % 2 == 0),
+                                         np.ceil(place), np.floor(place))}
+            for mode, places in up.items():
+                for overflow in ("none", "saturate", "saturate_finite"):
+                    want = places * step
+                    beyond = want > largest
+                    shortens = (mode == "toward_zero") | (x > 0 if mode == "toward_negative" else
+                                                          x < 0 if mode == "toward_positive" else False)
+                    cut = shortens | (overflow != "none")
+                    want = np.copysign(np.where(beyond, np.where(cut, largest, end), want), x)
+                    out, rows = self.outputs(path, "--set", "precision.operands.x={format: %s, rounding: %s, "
+                                             "overflow: %s}" % (name, mode, overflow))
+                    np.testing.assert_array_equal(np.nan_to_num(out["forward.x"], nan=-1e9),
+                                                  np.nan_to_num(want, nan=-1e9), err_msg=f"{name} {mode} {overflow}")
+                    row = next(r for r in rows if r["tensor"] == "x")
+                    self.assertEqual(int(row["lost"]), int(((want == 0) & (x != 0)).sum()))
+
     def test_as_forward(self):
         t = self.layer(32, 64, 32)
         keys = ("precision.operands.x=mxfp4", "precision.operands.w=mxfp4", "precision.operands.dy=mxfp8_e5m2",
@@ -392,6 +457,12 @@ class Command(MatmulCase):
             (t, ("--set", "precision.operands.tensor_scaling.power_of_two=true"), 2, "tensor_scaling.kind"),
             (t, ("--set", "precision.operands.x=as_forward"), 2, "dx.w"),
             (t, ("--set", "data.path=x"), 2, "data"),
+            (t, ("--set", "precision.operands.x=binary8p8se"), 2, "binaryKpPse"),
+            (t, ("--set", "precision.operands.x={format: fp16, random_bits: 4}"), 2, "stochastic_a"),
+            (t, ("--set", "precision.operands.x={format: mxfp4, rounding: toward_zero}"), 2, "elements of blocks"),
+            (t, ("--set", "precision.operands.x=hifloat8", "precision.accumulate=hopper_fp8"), 2, "exponents"),
+            (t, ("--set", "precision.operands=fp16", "precision.operands.dw.x=as_forward",
+                 "precision.operands.hadamard.products=[forward]"), 2, "as_forward"),
         )
         for tensors, arguments, code, words in cases:
             with self.subTest(words):

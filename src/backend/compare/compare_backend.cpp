@@ -133,6 +133,9 @@ class CompareBackend final : public Backend {
   std::int64_t most_values() const override {
     return std::min(first().most_values(), second().most_values());
   }
+  bool rounds_by_tables() const override {
+    return first().rounds_by_tables() && second().rounds_by_tables();
+  }
   int BlockImages(const Shape& shape) const override {
     const int images = first().BlockImages(shape);
     if (second().BlockImages(shape) == images) return images;

@@ -2,6 +2,7 @@
 // bit with number/blocks/block_rules_inline.h.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "backend/hadamard.h"
@@ -29,10 +30,10 @@ struct BlockKernels {
   void (*quantize)(const BlockArgs&);
   // largest[i] = max(largest[i], bits of |x[i]|); a NaN is largest.
   void (*largest_each)(const float* x, std::uint32_t* largest, std::int64_t n);
-  // HadamardInPlace (backend/hadamard.h) of 16 rows of `lanes` values, each `step` values after the
-  // one before it, in `from` and in `to`; then rounded to `format`, fp32 or bf16. `to` is stored as
-  // fp32, or as bf16 where `format` is that.
-  void (*hadamard)(const HadamardSigns& signs, const TensorSpan& from, const TensorSpan& to,
+  // HadamardInPlace (backend/hadamard.h) of a row for each sign, of `lanes` values, each `step`
+  // values after the one before it, in `from` and in `to`; then rounded to `format`, fp32 or bf16.
+  // `to` is stored as fp32, or as bf16 where `format` is that.
+  void (*hadamard)(const std::vector<float>& signs, const TensorSpan& from, const TensorSpan& to,
                    std::int64_t step, std::int64_t lanes, const NumberFormat& format);
 };
 

@@ -54,6 +54,7 @@ class CudaBackend final : public Backend {
   }
   void Synchronize() override { stream_->Synchronize(); }
   // Kernels number values with 32 bits.
+  bool rounds_by_tables() const override { return false; }
   std::int64_t most_values() const override { return std::numeric_limits<std::uint32_t>::max(); }
   SharedMemory AllocateShared(std::size_t bytes) override { return shared_.Allocate(bytes); }
   void Fetch(const SharedMemory& memory) override { shared_.Fetch(memory); }

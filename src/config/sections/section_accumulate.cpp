@@ -57,7 +57,8 @@ Key FractionBitsKey(int& bits) {
 
 Key AccumulatorKey(NumberFormat& format) {
   const auto read = std::make_shared<std::optional<NumberFormat>>();
-  Key key = FormatKey("accumulator", *read, "the format that a group's sum is brought into");
+  Key key = WithoutTables(
+      FormatKey("accumulator", *read, "the format that a group's sum is brought into"));
   key.read = [&format, read, plain = key.read](const YamlNode& node, const ReadContext& context) {
     plain(node, context);
     if (*read) format = **read;

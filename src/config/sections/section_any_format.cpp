@@ -78,7 +78,7 @@ Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string 
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
   key.range = "a format, of blocks too";
   key.schemas = AnyFormatMaps();
-  key.schemas.insert(key.schemas.begin(), WordSchema(AnyFormatNames()));
+  key.schemas.insert(key.schemas.begin(), {WordSchema(AnyFormatNames()), P3109Schema()});
   key.read = [&field](const YamlNode& node, const ReadContext& context) {
     const auto read = ReadAnyFormatNode(node, true, context);
     if (read) field = read;

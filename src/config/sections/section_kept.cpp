@@ -38,7 +38,9 @@ bool IsLayout(const YamlNode& node) {
 }
 
 Key RoundingKey(KeptFormatConfig& kept) {
-  return Choice("rounding", kept.rounding, RoundingNames(), "how values are rounded to it");
+  static const EnumNames<RoundingKind> kKept = {{"nearest", RoundingKind::kNearest},
+                                                {"stochastic", RoundingKind::kStochastic}};
+  return Choice("rounding", kept.rounding, kKept, "how values are rounded to it");
 }
 
 // A name by itself is the format.
@@ -47,9 +49,10 @@ Section MastersSection(MastersConfig& masters) {
   section.path = "precision.masters";
   section.short_key = "format";
   section.keys = {
-      FormatKeyOf(
-          "format", [&masters](const NumberFormat& read) { masters.format = read; },
-          [&masters] { return std::optional(masters.format); }, "format of its values")
+      WithoutTables(FormatKeyOf(
+                        "format", [&masters](const NumberFormat& read) { masters.format = read; },
+                        [&masters] { return std::optional(masters.format); },
+                        "format of its values"))
           .Required(),
       RoundingKey(masters),
       Choice("compensation", masters.compensation, kCompensations,
@@ -68,11 +71,11 @@ Section MastersSection(MastersConfig& masters) {
 
 // The format of all states, or the name of a layout, which stands alone.
 Key FormatOrLayoutKey(OptimizerStateConfig& state) {
-  Key key = FormatKeyOf(
+  Key key = WithoutTables(FormatKeyOf(
       "format", [&state](const NumberFormat& read) { state.format = read; },
       [&state] { return std::optional(state.format); },
-      "format of the states that have none of their own, or another program's layout");
-  Names words = TensorFormatNames();
+      "format of the states that have none of their own, or another program's layout"));
+  Names words = key.schemas.front().words;
   words.insert(words.end(), kLayouts.begin(), kLayouts.end());
   key.schemas.front() = WordSchema(words);
   key.range = "a format, " + kLayouts[0];
@@ -120,11 +123,14 @@ Section StateSection(OptimizerStateConfig& state) {
   section.keys = {
       FormatOrLayoutKey(state),
       RoundingKey(state).WrittenIf(given),
-      FormatKey("exp_avg", state.exp_avg, "format of Adam's average, and of others of its name")
+      WithoutTables(FormatKey("exp_avg", state.exp_avg,
+                              "format of Adam's average, and of others of its name"))
           .Default("as `format`"),
-      FormatKey("exp_avg_sq", state.exp_avg_sq, "format of averages of squares and of magnitudes")
+      WithoutTables(FormatKey("exp_avg_sq", state.exp_avg_sq,
+                              "format of averages of squares and of magnitudes"))
           .Default("as `format`"),
-      FormatKey("momentum", state.momentum, "format of a momentum").Default("as `format`"),
+      WithoutTables(FormatKey("momentum", state.momentum, "format of a momentum"))
+          .Default("as `format`"),
       Choice("scaling", state.scaling, kScalings,
              "a scale, from the largest magnitude, for each tensor or for each block of values")
           .WrittenIf(scaled),

@@ -34,6 +34,7 @@ std::vector<ValueSchema> FormatSchemas(Follows follows = Follows::kNever) {
   if (follows == Follows::kMay) words.insert(words.begin() + 1, kAsForward);
   std::vector<ValueSchema> schemas = AnyFormatMaps();
   schemas.push_back(WordSchema(words));
+  schemas.push_back(P3109Schema());
   return schemas;
 }
 
@@ -74,20 +75,28 @@ Section SectionOfOperand(OperandConfig& operand, Follows follows) {
   section.keys = {
       std::move(format.Required()),
       Choice("rounding", operand.rounding, RoundingNames(), "how values are rounded to it"),
+      RandomBitsKey(operand.rounding, operand.random_bits),
       Choice("tensor_scaling", operand.tensor_scaling, OperandScalingNames(),
              "the kind of its scales, where it is a plain format"),
       Choice("overflow", operand.overflow, OverflowNames(),
              "beyond the largest value of a plain format"),
   };
   section.keys.front().default_text = "as it is stored";
-  section.keys[2].default_text = "as `operands.tensor_scaling`";
-  section.keys[3].default_text = "as `precision.overflow`";
+  section.keys[3].default_text = "as `operands.tensor_scaling`";
+  section.keys[4].default_text = "as `precision.overflow`";
   section.check = [&operand](const YamlNode& map, const ReadContext& context) {
-    for (const char* key : {"rounding", "tensor_scaling", "overflow"})
+    for (const char* key : {"rounding", "random_bits", "tensor_scaling", "overflow"})
       if (operand.as_forward && map.Find(key))
         context.problems.Add(*map.Find(key), Join(context.path, key),
                              "as_forward takes what the forward product's operand says");
+    if (map.Find("random_bits") && !DrawsSomeBits(operand.rounding))
+      context.problems.Add(*map.Find("random_bits"), Join(context.path, "random_bits"),
+                           "needs rounding: stochastic_a, stochastic_b or stochastic_c");
     const auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
+    if (block != nullptr && operand.rounding != RoundingKind::kNearest &&
+        operand.rounding != RoundingKind::kStochastic)
+      context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
+                           "elements of blocks are rounded by nearest or stochastic alone");
     if (block == nullptr || block->rule != BlockRule::kFourOverSix ||
         operand.rounding != RoundingKind::kStochastic)
       return;
@@ -199,17 +208,73 @@ Key ScalingKey(std::optional<TensorScalingConfig>& scaling) {
 const EnumNames<HadamardConfig::Signs> kSigns = {{"fixed", HadamardConfig::Signs::kFixed},
                                                  {"random", HadamardConfig::Signs::kRandom}};
 
-// The transform of sixteen values is the only one that backends have (backend/hadamard.h).
+// Those that backends have (backend/hadamard.h).
+Key TransformSizeKey(HadamardConfig& hadamard) {
+  static const std::array<int, 4> kSizes = {16, 32, 64, 128};
+  Key key = MakeKey("size", "integer", "values of a transform, along what the product sums over");
+  key.range = "16, 32, 64, 128";
+  for (const int size : kSizes) key.schemas.push_back(IntegerSchema(FromTo(size, size)));
+  key.read = [&hadamard](const YamlNode& node, const ReadContext& context) {
+    long long size = 0;
+    const bool read = ReadInteger(node, FromTo(1, kSizes.back()), size).empty();
+    if (read && std::find(kSizes.begin(), kSizes.end(), size) != kSizes.end())
+      hadamard.size = static_cast<int>(size);
+    else
+      context.problems.Add(node, context.path, Expected("16, 32, 64 or 128", node));
+  };
+  key.write = [&hadamard]() -> std::optional<YamlNode> {
+    return Scalar(std::to_string(hadamard.size));
+  };
+  return key;
+}
+
+// A word, or the signs themselves.
+Key SignsKey(HadamardConfig& hadamard) {
+  using Signs = HadamardConfig::Signs;
+  Key key =
+      Choice("signs", hadamard.signs, kSigns,
+             "fixed: those of Transformer Engine, repeated; random: drawn anew for every layer "
+             "and pass; or a list of as many 1 and -1 as `size` says");
+  const Key list = IntegerList("signs", hadamard.listed, FromTo(-1, 1), "");
+  key.type = "word or list of integers";
+  key.range += ", or a list of 1 and -1";
+  key.schemas.insert(key.schemas.end(), list.schemas.begin(), list.schemas.end());
+  key.read = [&hadamard, word = key.read, list = list.read](const YamlNode& node,
+                                                            const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kList) return word(node, context);
+    list(node, context);
+    hadamard.signs = Signs::kListed;
+  };
+  key.write = [&hadamard, word = key.write, list = list.write] {
+    return hadamard.signs == Signs::kListed ? list() : word();
+  };
+  return key;
+}
+
 Section HadamardSection(HadamardConfig& hadamard) {
   Section section;
   section.path = "precision.operands.hadamard";
   section.keys = {
-      OfItems(TextList("products", hadamard.products, {"dw"}, "whose operands are transformed"), 1,
-              std::numeric_limits<std::size_t>::max(),
+      OfItems(TextList("products", hadamard.products, {"forward", "dx", "dw"},
+                       "whose operands are transformed"),
+              1, std::numeric_limits<std::size_t>::max(),
               "expected at least one product; without `hadamard` none is transformed"),
-      Integer("size", hadamard.size, FromTo(16, 16), "values of a transform"),
-      Choice("signs", hadamard.signs, kSigns,
-             "fixed: those of Transformer Engine; random: drawn anew for every layer and pass"),
+      TransformSizeKey(hadamard),
+      SignsKey(hadamard),
+  };
+  section.check = [&hadamard](const YamlNode& map, const ReadContext& context) {
+    const std::string signs = Join(context.path, "signs");
+    const std::vector<int>& listed = hadamard.listed;
+    if (hadamard.signs != HadamardConfig::Signs::kListed ||
+        !context.problems.Clean({signs, Join(context.path, "size")}))
+      return;
+    if (std::ssize(listed) == hadamard.size &&
+        std::find(listed.begin(), listed.end(), 0) == listed.end())
+      return;
+    context.problems.Add(*map.Find("signs"), signs,
+                         "expected a list of " + std::to_string(hadamard.size) +
+                             " signs, each 1 or -1, as `size` says; got " +
+                             std::to_string(listed.size()));
   };
   return section;
 }

@@ -4,6 +4,7 @@
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
 #include "io/text.h"
+#include "number/tables/table_format.h"
 
 namespace ada::config {
 namespace {
@@ -11,11 +12,22 @@ namespace {
 const EnumNames<RoundingKind> kRoundings = {
     {"nearest", RoundingKind::kNearest},
     {"stochastic", RoundingKind::kStochastic},
+    {"nearest_even", RoundingKind::kNearestEven},
+    {"nearest_away", RoundingKind::kNearestAway},
+    {"toward_zero", RoundingKind::kTowardZero},
+    {"toward_positive", RoundingKind::kTowardPositive},
+    {"toward_negative", RoundingKind::kTowardNegative},
+    {"toward_odd", RoundingKind::kTowardOdd},
+    {"stochastic_a", RoundingKind::kStochasticA},
+    {"stochastic_b", RoundingKind::kStochasticB},
+    {"stochastic_c", RoundingKind::kStochasticC},
 };
 const EnumNames<OverflowKind> kOverflows = {
     {"default", OverflowKind::kDefault},
     {"format", OverflowKind::kFormat},
+    {"none", OverflowKind::kFormat},
     {"saturate", OverflowKind::kSaturate},
+    {"saturate_finite", OverflowKind::kSaturateFinite},
 };
 const EnumNames<WithinAttention> kWithinAttention = {
     {"rounded", WithinAttention::kRounded},
@@ -40,22 +52,40 @@ const EnumNames<scaling::ScaleSystem> kScaleSystems = {
     {"torchao", scaling::ScaleSystem::kTorchao},
 };
 
+// Bits that nothing draws would mislead.
+void CheckRandomBits(const PrecisionConfig& precision, const YamlNode& map,
+                     const ReadContext& context) {
+  const YamlNode* node = map.Find("random_bits");
+  bool draws = DrawsSomeBits(precision.rounding);
+  for (const PrecisionSwitchConfig& change : precision.schedule)
+    draws = draws || (change.rounding && DrawsSomeBits(*change.rounding));
+  if (node == nullptr || draws) return;
+  context.problems.Add(*node, Join(context.path, "random_bits"),
+                       "needs rounding: stochastic_a, stochastic_b or stochastic_c");
+}
+
 // The message for a format meant for scales where a format for tensors is needed.
 constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
 
-// Formats without a sign (and so without a zero) are for scales, not for tensors.
+// Names of IEEE P3109, too many for a list: binary8p3se.
+constexpr char kP3109[] = "a name of IEEE P3109 (binary8p3se)";
+constexpr char kP3109Pattern[] = "^binary[3-8]p[1-8][su][ef]$";
+
+// Formats without a sign and without a zero are for scales, not for tensors.
 Names FormatNames(bool tensors_only) {
   Names names;
   for (const NamedFormat& known : NamedFormats()) {
     if (known.format.is_signed || !tensors_only) names.emplace_back(known.name);
   }
+  for (const std::string& name : TableFormatNames())
+    if (!name.starts_with("binary")) names.push_back(name);
   return names;
 }
 
 std::string FormatWords(const Names& names, const char* map) {
   std::string words;
   for (const std::string& name : names) words += name + ", ";
-  return words + map;
+  return words + kP3109 + ", " + map;
 }
 
 }  // namespace
@@ -65,7 +95,7 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
                 std::function<std::optional<NumberFormat>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
   key.range = "a format";
-  key.schemas = {WordSchema(FormatNames(true)),
+  key.schemas = {WordSchema(FormatNames(true)), P3109Schema(),
                  MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
   key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
     const std::optional<NumberFormat> format = ReadFormatNode(node, true, {}, context);
@@ -74,6 +104,23 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const std::optional<NumberFormat> format = get();
     return format ? std::optional(FormatNode(*format)) : std::nullopt;
+  };
+  return key;
+}
+
+// What is kept between steps, and an accumulator, are no formats with a table.
+Key WithoutTables(Key key) {
+  Names words = FormatNames(true);
+  std::erase_if(words, [](const std::string& name) { return TableFormatNamed(name).has_value(); });
+  key.schemas = {WordSchema(words),
+                 MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
+  key.read = [read = std::move(key.read)](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kScalar || !TableFormatNamed(node.text))
+      return read(node, context);
+    context.problems.Add(node, context.path,
+                         "'" + node.text +
+                             "' is for stored tensors and operands alone (precision.format, roles, "
+                             "precision.operands); expected a format of {exponent, mantissa}");
   };
   return key;
 }
@@ -186,9 +233,11 @@ void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
 }  // namespace
 
 Names TensorFormatNames() { return FormatNames(true); }
+ValueSchema P3109Schema() { return TextSchema(kP3109Pattern); }
 
 // A format that has a name is written by it, however it was given.
 YamlNode FormatNode(NumberFormat format) {
+  if (format.table != 0) return Scalar(FormatName(format));
   for (const NamedFormat& known : NamedFormats()) {
     if (known.format == format) return Scalar(std::string(known.name));
   }
@@ -196,6 +245,10 @@ YamlNode FormatNode(NumberFormat format) {
 }
 
 const EnumNames<RoundingKind>& RoundingNames() { return kRoundings; }
+Key RandomBitsKey(const RoundingKind& rounding, int& bits) {
+  return Integer("random_bits", bits, FromTo(1, 16), "drawn for a value by stochastic_a, _b and _c")
+      .WrittenIf([&rounding] { return DrawsSomeBits(rounding); });
+}
 const EnumNames<OverflowKind>& OverflowNames() { return kOverflows; }
 const EnumNames<TensorScalingConfig::Kind>& OperandScalingNames() { return kOperandScalings; }
 
@@ -317,6 +370,15 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     context.problems.Add(node, context.path, "'" + text + "': " + kUnsigned);
     return std::nullopt;
   }
+  if (const std::optional<NumberFormat> table = TableNumberFormatNamed(text)) return table;
+  if (text.starts_with("binary")) {
+    context.problems.Add(
+        node, context.path,
+        "'" + text +
+            "': no format of IEEE P3109; expected binaryKpPse, .. sf, .. ue or .. uf with K "
+            "of 3 to 8 bits and P of 1 to K - 1 (unsigned: K)");
+    return std::nullopt;
+  }
   // Another program's name beats a similar one of ours: float8_e4m3 is near fp8_e4m3 and is not it.
   const std::string foreign = ForeignFormatHint(context.path, text);
   Names names = FormatNames(tensors_only);
@@ -351,7 +413,9 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(
       Entries("layers", precision.layers, &LayerPrecisionSection, "formats of single layers"));
   section.keys.push_back(Choice("rounding", precision.rounding, kRoundings,
-                                "how values are rounded while training; evaluation: nearest"));
+                                "how values are rounded: nearest as the format says, by chance "
+                                "(in evaluations to nearest), or a mode of IEEE P3109"));
+  section.keys.push_back(RandomBitsKey(precision.rounding, precision.random_bits));
   section.keys.push_back(Nested("tensor_scaling",
                                 TensorScalingSection(precision.tensor_scaling, false),
                                 "scales of single tensors; `tensor_scaling: delayed` is short"));
@@ -359,8 +423,9 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(AccumulateKey(precision.accumulate));
   section.keys.push_back(Choice(
       "overflow", precision.overflow, kOverflows,
-      "beyond a format's largest value: what the format says, or that largest value; "
-      "default: that value where tensor_scaling gives a tensor a scale of its own, else what "
+      "beyond a format's largest value: what the format says (format, none), that largest value, "
+      "or that unless it is inf (saturate_finite); default: that value where tensor_scaling gives "
+      "a tensor a scale of its own, else what "
       "the format says"));
   section.keys.push_back(
       Choice("preset", precision.preset, kPresets,
@@ -381,6 +446,7 @@ Section PrecisionSection(PrecisionConfig& precision) {
     // check of the schedule.
     FillFromRecipe(precision.recipe, precision.operands);
     CheckScalingKind(precision.operands, map, context);
+    CheckRandomBits(precision, map, context);
     if (precision.recipe != PrecisionRecipe::kNone && !map.Find("format")) precision.format = kBf16;
     CheckPrecisionSchedule(precision, map, context);
   };

@@ -31,6 +31,7 @@ Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);      // a format as a map
 Section BlockFormatSection(BlockFormat& format);  // a block-scaled one
 const EnumNames<RoundingKind>& RoundingNames();
+Key RandomBitsKey(const RoundingKind& rounding, int& bits);
 // The key `operands` of precision, and of an entry of precision.layers; and its scales.
 Key OperandsKey(OperandsConfig& operands);
 Key LayerOperandsKey(OperandsConfig& operands);
@@ -110,7 +111,9 @@ std::vector<Key> UpdateKeys(PrecisionConfig& precision);
 // A problem for each of them that the optimizer cannot have.
 void CheckUpdate(const OptimizerConfig& optimizer, const PrecisionConfig& precision,
                  const YamlNode& root, Problems& problems);
-Names TensorFormatNames();  // of formats with a sign
+Names TensorFormatNames();   // of formats with a sign or a zero, but for those of P3109Schema
+Key WithoutTables(Key key);  // a format's key that refuses formats with a table
+ValueSchema P3109Schema();   // a name of IEEE P3109
 YamlNode FormatNode(NumberFormat format);
 
 Names BlockFormatNames();

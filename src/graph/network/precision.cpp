@@ -6,6 +6,8 @@
 
 #include "error.h"
 #include "io/text.h"
+#include "number/random.h"
+#include "number/table_grid.h"
 
 namespace ada::graph {
 namespace {
@@ -30,15 +32,18 @@ LayerFormats BaseFormats(const PrecisionConfig& precision) {
   return formats;
 }
 
-// Last of all, so that saturation reaches formats of any origin.
+// Last of all, so that modes and saturation reach formats of any origin.
 LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
-  if (precision.overflow != config::OverflowKind::kSaturate) return formats;
+  const auto finish = [&](NumberFormat& format) {
+    format = WithModes(
+        format, config::ModesOf(precision.rounding, precision.overflow, precision.random_bits));
+    if (precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
+      format.saturate = true;
+  };
   for (NumberFormat* format :
-       {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients}) {
-    if (*format != kFp32) format->saturate = true;
-  }
-  std::optional<NumberFormat>& of_products = formats.product_gradients;
-  if (of_products && *of_products != kFp32) of_products->saturate = true;
+       {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients})
+    finish(*format);
+  if (formats.product_gradients) finish(*formats.product_gradients);
   return formats;
 }
 
@@ -60,7 +65,8 @@ void Apply(const config::OperandsConfig& given, Gathered& to) {
     OperandRule& rule = to.operands.rules[i];
     rule = {};
     rule.rounds = operand->format.has_value();
-    rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
+    rule.stochastic = config::IsStochastic(operand->rounding);
+    rule.rounding = operand->rounding, rule.random_bits = operand->random_bits;
     rule.as_forward = operand->as_forward;
     rule.overflow = operand->overflow;
     to.kinds[i] = operand->tensor_scaling;
@@ -80,9 +86,9 @@ void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
   if (rule.block || rule.format == kFp32) return;
   const bool scaled = rule.scaling.kind != config::TensorScalingConfig::Kind::kNone;
   const config::OverflowKind overflow = rule.overflow.value_or(precision.overflow);
-  rule.format.saturate =
-      rule.format.saturate || (scaled ? overflow != config::OverflowKind::kFormat
-                                      : overflow == config::OverflowKind::kSaturate);
+  rule.format = WithModes(rule.format, config::ModesOf(rule.rounding, overflow, rule.random_bits));
+  rule.format.saturate = rule.format.saturate || overflow == config::OverflowKind::kSaturate ||
+                         (scaled && overflow == config::OverflowKind::kDefault);
 }
 
 // The very values of the forward product: its rule, whatever was asked of this one.
@@ -96,19 +102,40 @@ void TakeFromForward(LayerOperands& operands) {
   }
 }
 
-// If either operand of dw is rounded, both are transformed; the other one then stays fp32.
+// The two operands of each product, and those that may be as_forward beside what they follow.
+constexpr std::array<std::pair<const char*, std::array<Operand, 2>>, 3> kProducts = {{
+    {"forward", {Operand::kForwardX, Operand::kForwardW}},
+    {"dx", {Operand::kDxDy, Operand::kDxW}},
+    {"dw", {Operand::kDwX, Operand::kDwDy}},
+}};
+
+// If either operand of a product is rounded, both are transformed; the other one then stays fp32.
+// Values that were transformed for one product are of no use to another.
 void Transform(const std::optional<config::HadamardConfig>& hadamard, const std::string& layer,
                LayerOperands& operands) {
-  OperandRule& x = operands.rules[IndexOf(Operand::kDwX)];
-  OperandRule& dy = operands.rules[IndexOf(Operand::kDwDy)];
-  if (!hadamard || !(x.rounds || dy.rounds)) return;
-  if (x.as_forward)
-    throw ConfigError("precision.operands: layer " + layer +
-                      ": dw.x is as_forward, and hadamard transforms the operands of dw; expected "
-                      "one of the two");
-  for (OperandRule* rule : {&x, &dy}) {
-    rule->rounds = true, rule->hadamard = hadamard->size;
-    rule->random_signs = hadamard->signs == config::HadamardConfig::Signs::kRandom;
+  if (!hadamard) return;
+  const auto rule_of = [&](Operand operand) -> OperandRule& {
+    return operands.rules[IndexOf(operand)];
+  };
+  for (const auto& [product, both] : kProducts) {
+    if (!Contains(hadamard->products, product)) continue;
+    if (!(rule_of(both[0]).rounds || rule_of(both[1]).rounds)) continue;
+    for (const Operand operand : {Operand::kDxW, Operand::kDwX}) {
+      const std::string name = NameOf(operand);
+      const bool meets = product == std::string("forward") || name.starts_with(product);
+      if (rule_of(operand).as_forward && meets)
+        throw ConfigError("precision.operands: layer " + layer + ": " + name +
+                          " is as_forward, and hadamard transforms the operands of " + product +
+                          "; expected one of the two");
+    }
+    for (const Operand operand : both) {
+      OperandRule& rule = rule_of(operand);
+      rule.rounds = true;
+      rule.hadamard.size = hadamard->size;
+      rule.hadamard.random = hadamard->signs == config::HadamardConfig::Signs::kRandom;
+      rule.hadamard.stream = StreamId("signs:" + layer);
+      rule.hadamard.listed.assign(hadamard->listed.begin(), hadamard->listed.end());
+    }
   }
 }
 
@@ -202,10 +229,11 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   result.accumulators_of = [precision](const std::string& layer, bool spared) {
     return AccumulatorsOf(precision, layer, spared);
   };
-  result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
+  result.stochastic = config::IsStochastic(precision.rounding);
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;
-  result.scaled_saturate = precision.overflow != config::OverflowKind::kFormat;
+  result.scaled_saturate = precision.overflow == config::OverflowKind::kDefault ||
+                           precision.overflow == config::OverflowKind::kSaturate;
   result.tensor_scale = scaling;
   return result;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/hadamard.h"
 #include "config/config.h"
 #include "io/tensor_names.h"
 #include "number/blocks/block_format.h"
@@ -29,8 +30,9 @@ struct OperandRule {
   NumberFormat format = kFp32;       // of blocks: of their elements
   std::optional<BlockFormat> block;  // if set, there is no per-tensor scale
   bool stochastic = false;
-  int hadamard = 0;  // size of the transform before it is rounded; 0: none
-  bool random_signs = false;
+  config::RoundingKind rounding = config::RoundingKind::kNearest;
+  int random_bits = 8;
+  backend::HadamardRule hadamard;  // before it is rounded
   // As the forward product's operand of the same tensor, whose rule it then has.
   bool as_forward = false;
   config::TensorScalingConfig scaling;           // of a plain format but fp32

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "io/text.h"
+#include "number/table_grid.h"
 
 namespace ada::graph {
 namespace {
@@ -222,6 +223,43 @@ void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::
                       " values in a batch, more than the " + std::to_string(most_values) +
                       " that this device's kernels number; take a smaller data.batch_size or a "
                       "larger train.accumulate");
+  }
+}
+
+void RefuseSumsWithoutExponents(const NumberFormat& format, const std::string& layer) {
+  if (format.table == 0 || TableGridAt(format.table).has_exponents) return;
+  throw ConfigError("precision.accumulate: layer " + layer + ": values in " + FormatName(format) +
+                    " have no exponents that an accumulator could align; round operands to a "
+                    "signed format of {exponent, mantissa}, or leave the key out");
+}
+
+void RefuseTables(const Network& network, const NetworkStorage& storage, bool has_tables) {
+  const auto check = [&](const NumberFormat& format, const std::string& layer) {
+    if (format.table == 0 || has_tables) return;
+    throw ConfigError("precision: layer " + layer + ": " + FormatName(format) +
+                      ", or its rounding mode, is not built for CUDA; choose a format of "
+                      "{exponent, mantissa} with rounding nearest or stochastic and overflow "
+                      "default, format or saturate, or train on the CPU (device: cpu)");
+  };
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    const std::string& layer = network.nodes[i].config.name;
+    check(storage.values[0].format, "input");
+    for (const TensorStorage& stored :
+         {storage.values[i + 1], storage.gradients[i + 1], storage.product_gradients[i + 1],
+          storage.arriving[i + 1], storage.weights[i], storage.weight_gradients[i]})
+      check(stored.format, layer);
+    for (const OperandRule& rule : storage.operands[i].rules) check(rule.format, layer);
+    const auto& sums = storage.accumulators[i];
+    if (std::none_of(sums.begin(), sums.end(), [](const auto& s) { return s.has_value(); }))
+      continue;
+    const auto refuse = [&](const NumberFormat& format) {
+      RefuseSumsWithoutExponents(format, layer);
+    };
+    refuse(storage.weights[i].format);
+    for (const int input : network.nodes[i].inputs)
+      refuse(storage.values[static_cast<std::size_t>(input)].format);
+    refuse(storage.arriving[i + 1].format);
+    for (const OperandRule& rule : storage.operands[i].rules) refuse(rule.format);
   }
 }
 

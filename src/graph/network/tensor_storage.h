@@ -81,6 +81,12 @@ void RefuseHuge(const Network& network, std::int64_t images, const Location& whe
 // backend can number.
 void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::int64_t images);
 
+// Throws ConfigError, naming layer and format, where a format is rounded by a table and the backend
+// has none (`has_tables`), and where an accumulator would take such values without exponents.
+void RefuseTables(const Network& network, const NetworkStorage& storage, bool has_tables);
+// The latter alone, for what a product with an accumulator takes.
+void RefuseSumsWithoutExponents(const NumberFormat& format, const std::string& layer);
+
 // The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
 // CPUs, as far as a graph can express them.
 // By value (0: the input): the format of its layer's output; `low` is fp16 or bf16.

@@ -91,15 +91,19 @@ void QuantizePlane(const BlockFormat& format, const BlockLayout& layout, std::in
 
 }  // namespace
 
-std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values) {
+OperandLines LinesOfOperand(const OperandPlace& place) {
   const Plane plane = PlaneOf(place);
+  return {place.along_channels ? plane.across : plane.down, plane.count, plane.size};
+}
+
+std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values) {
   const std::vector<float> turned =
       Turns(place) ? Turned(values, place, false) : std::vector<float>();
   const std::vector<float>& from = Turns(place) ? turned : values;
-  const BlockLayout& layout = place.along_channels ? plane.across : plane.down;
+  const OperandLines lines = LinesOfOperand(place);
   std::vector<float> all;
-  for (std::int64_t i = 0; i < plane.count; ++i) {
-    const std::vector<float> amaxes = RowAmaxesOf(layout, from.data() + i * plane.size);
+  for (std::int64_t i = 0; i < lines.planes; ++i) {
+    const std::vector<float> amaxes = RowAmaxesOf(lines.layout, from.data() + i * lines.size);
     all.insert(all.end(), amaxes.begin(), amaxes.end());
   }
   return all;

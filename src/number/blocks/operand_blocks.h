@@ -33,6 +33,14 @@ struct OperandAmaxes {
 };
 std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values);
 
+// The lines of which a product sums up values, in `planes` planes of `size` values one after the
+// other; of a batch with the channels of a pixel together.
+struct OperandLines {
+  BlockLayout layout;
+  std::int64_t planes = 1, size = 0;
+};
+OperandLines LinesOfOperand(const OperandPlace& place);
+
 // Quantizes an operand, with one tensor scale or one for each row if its format has such. No block
 // contains values of two groups or two taps. `bf16`: the values are stored as bf16. `decoded`,
 // unless null, is written in the layout of `values`, and may be `values` itself; `counts`, unless

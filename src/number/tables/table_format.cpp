@@ -55,6 +55,8 @@ TableFormat TableOfP3109(const P3109& format) {
     table.codes.push_back(static_cast<std::uint16_t>(code));
   }
   table.next = P3109Value(format, values);
+  table.bits = format.bits;
+  table.normal_from = P3109Value(format, 1 << (format.precision - 1));
   table.inf = static_cast<std::uint16_t>(format.extended ? values : 0);
   return table;
 }
@@ -83,7 +85,8 @@ TableFormat HiFloat8() {
   TableFormat table;
   table.name = "hifloat8";
   table.sign = 128, table.nan = 128, table.inf = kInf, table.has_inf = true;
-  table.ties_away = true;
+  table.ties_away = table.tapered = true;
+  table.bits = 8, table.normal_from = 0x1p-15;
   for (int code = 0; code < 128; ++code)
     if (code != kInf) table.codes.push_back(static_cast<std::uint16_t>(code));
   std::sort(table.codes.begin(), table.codes.end(),
@@ -98,13 +101,14 @@ TableFormat UE5M3() {
   TableFormat table = TableOf(NumberFormat{5, 3, 15, false, true});
   table.name = "ue5m3";
   table.sign = 0, table.has_negative_zero = false;
+  table.bits = 8;
   return table;
 }
 
 // Whether the magnitude between `low` and `high`, the places at and after `index`, is rounded up.
 // part: where it lies between the two, 0 to 1, neither end included.
-bool RoundsUp(TableRounding rounding, double part, std::size_t index, bool negative, int bits,
-              std::uint32_t random) {
+bool IsRoundedUp(TableRounding rounding, double part, std::size_t index, bool negative, int bits,
+                 std::uint32_t random) {
   const bool even = index % 2 == 0;
   const double steps = std::ldexp(1.0, bits);
   const double drawn = static_cast<double>(random & ((1u << bits) - 1));
@@ -133,8 +137,6 @@ bool RoundsUp(TableRounding rounding, double part, std::size_t index, bool negat
 }
 
 }  // namespace
-
-bool IsStochastic(TableRounding rounding) { return rounding >= TableRounding::kStochasticA; }
 
 double TableFormat::ValueOf(std::uint16_t code) const {
   const auto magnitude = [this](std::uint16_t positive) {
@@ -171,8 +173,8 @@ std::uint16_t TableFormat::CodeOf(double x, const TableModes& modes, std::uint32
   if (!beyond && magnitude > magnitudes[index]) {
     const bool last = index + 1 == magnitudes.size();
     const double low = magnitudes[index], high = last ? next : magnitudes[index + 1];
-    if (RoundsUp(rounding, (magnitude - low) / (high - low), index, negative, modes.random_bits,
-                 random)) {
+    if (IsRoundedUp(rounding, (magnitude - low) / (high - low), index, negative, modes.random_bits,
+                    random)) {
       beyond = last;
       if (!last) ++index;
     }
@@ -218,6 +220,7 @@ TableFormat TableOf(const NumberFormat& format) {
   table.has_nan = format.has_nan;
   table.nan = static_cast<std::uint16_t>(format.has_negative_zero ? table.sign - 1 : table.sign);
   table.has_inf = format.has_inf;
+  table.bits = width + 1, table.normal_from = format.smallest_normal();
   table.has_negative_zero = format.has_negative_zero;
   table.beyond_is_nan = format.has_nan;
   for (std::uint32_t code = 0; code < table.sign; ++code) {
@@ -229,6 +232,47 @@ TableFormat TableOf(const NumberFormat& format) {
   const double top = table.largest(), below = table.magnitudes[table.magnitudes.size() - 2];
   table.next = top + (format.mantissa_bits == 0 ? top : top - below);
   return table;
+}
+
+// Spacings follow from the values in a binade, or from the one value and what comes after it.
+TableGrid TableGridOf(const TableFormat& table, const TableModes& modes) {
+  TableGrid grid;
+  grid.name = table.name;
+  grid.modes = modes;
+  grid.is_signed = table.sign != 0;
+  grid.has_inf = table.has_inf, grid.has_nan = table.has_nan;
+  grid.has_negative_zero = table.has_negative_zero;
+  grid.ties_away = table.ties_away, grid.beyond_is_nan = table.beyond_is_nan;
+  grid.smallest = table.magnitudes[1], grid.largest = table.largest(), grid.next = table.next;
+  for (std::size_t i = 1; i < table.magnitudes.size(); ++i) {
+    const double at = table.magnitudes[i];
+    const int exponent = std::ilogb(at);
+    if (at > std::ldexp(1.0, exponent)) continue;
+    const double after = i + 1 < table.magnitudes.size() ? table.magnitudes[i + 1] : table.next;
+    const int bits = exponent - std::ilogb(after - at);
+    grid.binades[static_cast<std::size_t>(exponent - TableGrid::kLowest)] = {
+        static_cast<std::int8_t>(bits), i % 2 == 1};
+  }
+  grid.smallest_normal = table.normal_from;
+  grid.has_exponents = !table.tapered && grid.is_signed;
+  return grid;
+}
+
+std::optional<NumberFormat> TableNumberFormatNamed(std::string_view name) {
+  const std::optional<TableFormat> table = TableFormatNamed(name);
+  if (!table) return std::nullopt;
+  const TableGrid grid = TableGridOf(*table);
+  int mantissa = 0;
+  for (const TableGrid::Binade& binade : grid.binades)
+    mantissa = std::max<int>(mantissa, binade.bits);
+  NumberFormat format;
+  format.mantissa_bits = mantissa;
+  format.exponent_bits = std::max(table->bits - 1 - mantissa, 1);
+  format.bias = 1 - mantissa - std::ilogb(grid.smallest);
+  format.has_inf = grid.has_inf, format.has_nan = grid.has_nan;
+  format.has_negative_zero = grid.has_negative_zero;
+  format.table = NumberOf(grid);
+  return format;
 }
 
 }  // namespace ada

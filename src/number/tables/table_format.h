@@ -1,6 +1,6 @@
 // Number formats as tables of their values: those that {exponent, mantissa} cannot say, and any
 // other of at most 16 bits, with every rounding and overflow mode of IEEE P3109. A definition
-// without regard to speed, for files; training rounds by number/number_grid.h.
+// without regard to speed, for files; training rounds by number/table_grid.h.
 //   IEEE P3109 (interim report, version 4.0): binaryKpP and s or u (signed, unsigned), e or f
 //     (with infinities, without)
 //   HiFloat8 (Luo et al., arXiv 2409.16626): 7, 15, 31 ... values with a tapered mantissa
@@ -12,34 +12,9 @@
 #include <vector>
 
 #include "number/number_format.h"
+#include "number/table_grid.h"
 
 namespace ada {
-
-// P3109's modes. kDefault: the format's own, to nearest; ties to even, in HiFloat8 away from zero.
-enum class TableRounding : std::uint8_t {
-  kDefault,
-  kNearestEven,
-  kNearestAway,
-  kTowardZero,
-  kTowardPositive,
-  kTowardNegative,
-  kTowardOdd,
-  kStochasticA,
-  kStochasticB,
-  kStochasticC
-};
-// What becomes of values beyond the largest: what the format says (kNone), the largest value also
-// for inf (kSaturate, P3109's SatFinite), the largest value but for inf (kSaturateFinite,
-// SatPropagate).
-enum class TableOverflow : std::uint8_t { kNone, kSaturate, kSaturateFinite };
-bool IsStochastic(TableRounding rounding);
-
-// How values are rounded: kStochastic modes draw `random_bits` bits a value.
-struct TableModes {
-  TableRounding rounding = TableRounding::kDefault;
-  TableOverflow overflow = TableOverflow::kNone;
-  int random_bits = 8;
-};
 
 // The finite values from zero on, by rising magnitude, and their codes; a negative value has the
 // code of its magnitude plus `sign`.
@@ -52,7 +27,9 @@ struct TableFormat {
   std::uint16_t nan = 0;
   bool has_nan = true, has_inf = false, has_negative_zero = false;
   std::uint16_t inf = 0;
-  bool ties_away = false;
+  bool ties_away = false, tapered = false;
+  int bits = 0;            // of a code
+  double normal_from = 0;  // below it values have fewer bits, or are further apart
   // Beyond the largest value without saturation: NaN. Otherwise inf or, without one, that value.
   bool beyond_is_nan = false;
 
@@ -68,5 +45,9 @@ std::optional<TableFormat> TableFormatNamed(std::string_view name);
 std::vector<std::string> TableFormatNames();
 // The table of a signed format of at most 16 bits.
 TableFormat TableOf(const NumberFormat& format);
+// The grid of a table, which rounds to the same values; and the format that is rounded by it.
+TableGrid TableGridOf(const TableFormat& table, const TableModes& modes = {});
+// nullopt: no name of a table.
+std::optional<NumberFormat> TableNumberFormatNamed(std::string_view name);
 
 }  // namespace ada

@@ -2,6 +2,7 @@
 #include "run/about/about.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
@@ -14,6 +15,8 @@
 #include "io/data_files.h"
 #include "io/text.h"
 #include "number/blocks/block_format.h"
+#include "number/table_grid.h"
+#include "number/tables/table_format.h"
 #include "scaling/policies/presets.h"
 #include "scaling/rules/accumulator.h"
 
@@ -62,6 +65,21 @@ std::string BlockLine(const NamedBlockFormat& named) {
          ", rule " + std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
 }
 
+// One line for a format whose values a table has.
+std::string TableLine(const std::string& name) {
+  const NumberFormat format = *TableNumberFormatNamed(name);
+  const TableGrid& grid = TableGridAt(format.table);
+  return name + ": " + std::to_string(TableFormatNamed(name)->bits) + " bits" +
+         (name.starts_with("binary") ? " (IEEE P3109)" : "") + ", at most " +
+         std::to_string(format.mantissa_bits) + " of mantissa" +
+         (grid.is_signed ? "" : ", no sign") + ", values from " + NineDigits(grid.smallest) +
+         " to " + NineDigits(grid.largest) + ", normal from " + NineDigits(grid.smallest_normal) +
+         "; ties " + (grid.ties_away ? "away from zero" : "to even") + "; beyond the largest: " +
+         (grid.has_inf         ? "inf"
+          : grid.beyond_is_nan ? "NaN"
+                               : "it saturates");
+}
+
 std::vector<std::string> ListFormats() {
   std::vector<std::string> lines;
   for (const NamedFormat& f : NamedFormats())
@@ -74,7 +92,11 @@ std::vector<std::string> ListFormats() {
                     (f.format.saturate || !f.format.has_nan ? "it saturates"
                      : f.format.has_inf                     ? "inf"
                                                             : "NaN"));
+  for (const std::string& name : TableFormatNames()) lines.push_back(TableLine(name));
   for (const NamedBlockFormat& f : NamedBlockFormats()) lines.push_back(BlockLine(f));
+  lines.push_back(
+      "hifloat4: quarters from 0 to 1.75 in blocks of 64 values with a scale in {exponent: 6, "
+      "mantissa: 2}, which eight and four values may double; of `convert` alone");
   return lines;
 }
 
@@ -134,6 +156,17 @@ OrderedJson BlockFormatJson(const BlockFormat& format) {
 void AddFormatFields(const std::string& name, OrderedJson& entry) {
   for (const NamedFormat& f : NamedFormats())
     if (name == f.name) entry.update(FormatJson(f.format));
+  if (const std::optional<NumberFormat> table = TableNumberFormatNamed(name)) {
+    const TableGrid& grid = TableGridAt(table->table);
+    entry.update({{"kind", "table"},
+                  {"bits", TableFormatNamed(name)->bits},
+                  {"signed", grid.is_signed},
+                  {"has_inf", grid.has_inf},
+                  {"largest", grid.largest},
+                  {"smallest_normal", grid.smallest_normal},
+                  {"smallest_subnormal", grid.smallest}});
+  }
+  if (name == "hifloat4") entry["kind"] = "convert";
   for (const NamedBlockFormat& f : NamedBlockFormats())
     if (name == f.name) entry.update(BlockFormatJson(f.format));
 }

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/hadamard.h"
 #include "backend/specs.h"
 #include "error.h"
 #include "graph/graph.h"
+#include "graph/network/tensor_storage.h"
 #include "graph/rounding_styles.h"
 #include "number/random.h"
 #include "record/dumped_operands.h"
@@ -152,7 +152,12 @@ void LinearLayer::AddSums() {
   const scaling::Accumulators rules = precision_.accumulators_of(setup_.layer, /*spared=*/false);
   for (std::size_t i = 0; i < rules.size(); ++i) {
     sums_[i].rule = spec_.sums[i].rule = rules[i];
-    if (rules[i]) spec_.sums[i].counts = &sums_[i].counts;
+    if (!rules[i]) continue;
+    spec_.sums[i].counts = &sums_[i].counts;
+    for (const NumberFormat& stored : {stored_.x.format, stored_.w.format, stored_.dy.format})
+      graph::RefuseSumsWithoutExponents(stored, setup_.layer);
+    for (const backend::OperandRounding& how : spec_.operands)
+      graph::RefuseSumsWithoutExponents(how.format, setup_.layer);
   }
 }
 
@@ -164,12 +169,12 @@ const StoredMatrix& LinearLayer::StoredOf(Operand operand) const {
 std::vector<float> LinearLayer::BeforeRounding(Operand operand,
                                                const backend::OperandRounding& how) const {
   const StoredMatrix& stored = StoredOf(operand);
-  if (how.hadamard == 0) return stored.values;
-  const backend::HadamardSigns signs =
-      how.random_signs ? backend::RandomSigns(pass_.seed ^ how.signs_stream, pass_.draw)
-                       : backend::kFixedSigns;
-  const bool bf16 = StorageFor(stored.format) == Storage::kBF16;
-  return record::TransformedRows(stored.values, stored.columns, signs, bf16 ? kBf16 : kFp32);
+  if (!how.hadamard) return stored.values;
+  const bool across = AlongChannels(operand, /*transposed=*/false);
+  return record::Transformed(
+      stored.values,
+      {BlockLayoutOf({stored.rows, stored.columns}, across ? 1 : 0, /*square=*/false)},
+      how.hadamard.Signs(pass_.seed, pass_.draw), StorageFor(stored.format) == Storage::kBF16);
 }
 
 // The backend keeps the scales of rows to itself; the rule gives the same ones again.

@@ -123,10 +123,10 @@ void CheckShapes(const SafetensorsFile& file, const MatmulOptions& options, cons
 bool AnyStochastic(const config::PrecisionConfig& precision) {
   const auto draws = [](const config::OperandsConfig& operands) {
     for (const auto& operand : operands.by_operand)
-      if (operand && operand->rounding == config::RoundingKind::kStochastic) return true;
+      if (operand && config::IsStochastic(operand->rounding)) return true;
     return false;
   };
-  bool any = draws(precision.operands) || precision.rounding == config::RoundingKind::kStochastic;
+  bool any = draws(precision.operands) || config::IsStochastic(precision.rounding);
   for (const config::LayerPrecisionConfig& layer : precision.layers)
     any = any || draws(layer.operands);
   return any;

@@ -1,7 +1,9 @@
 // What a training would keep of the operands: decoded values, scales and codes.
 #include <algorithm>
+#include <optional>
 
 #include "number/format_codes.h"
+#include "number/tables/table_format.h"
 #include "study/blocks/scaled_blocks.h"
 #include "study/blocks/tensor_list.h"
 #include "study/matmul/products.h"
@@ -50,7 +52,8 @@ void AddPlainScales(const std::string& name, const OperandMatrix& operand, Tenso
 void AddPlain(const std::string& name, const OperandMatrix& operand, const NumberFormat& format,
               const std::vector<std::int64_t>& shape, TensorList& to) {
   if (!operand.scales.empty()) AddPlainScales(name, operand, to);
-  const int bits = 1 + format.exponent_bits + format.mantissa_bits;
+  const std::optional<TableFormat> table = TableFormatNamed(FormatName(format));
+  const int bits = table ? table->bits : 1 + format.exponent_bits + format.mantissa_bits;
   if (bits > 16) return;
   const std::size_t bytes = bits > 8 ? 2 : 1;
   std::vector<std::byte> codes;
@@ -59,7 +62,8 @@ void AddPlain(const std::string& name, const OperandMatrix& operand, const Numbe
     const float element = ElementOf(operand, format, i);
     const std::uint32_t code = IsInteger(format)
                                    ? static_cast<std::uint32_t>(static_cast<int>(element))
-                                   : CodeOf(format, element);
+                               : table ? table->CodeOf(static_cast<double>(element), {})
+                                       : CodeOf(format, element);
     for (std::size_t k = 0; k < bytes; ++k) codes.push_back(static_cast<std::byte>(code >> 8 * k));
   }
   to.Add(name + kCodesEnding,

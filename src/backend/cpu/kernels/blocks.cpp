@@ -47,41 +47,53 @@ void LargestEach(const float* x, std::uint32_t* largest, std::int64_t n) {
       });
 }
 
-// A butterfly of four stages over 16 rows, all of them in registers where there are 16; 0.25 = 1 /
-// sqrt(16) keeps the length of a column.
-template <class From, class To>
-void HadamardOf(const HadamardSigns& signs, const TensorSpan& from, const TensorSpan& to,
-                std::int64_t step, std::int64_t lanes, const NumberFormat& format) {
+// A butterfly over kSize rows, all of them in registers where there are 16; the factor keeps the
+// length of a column.
+template <class From, class To, int kSize>
+void HadamardOf(const float* signs, const TensorSpan& from, const TensorSpan& to, std::int64_t step,
+                std::int64_t lanes, const NumberFormat& format) {
   const bool rounds = !(format == kFp32);
   const Grid grid(format);
   ForValues(
       lanes, [&](std::int64_t at, int count, auto tail) __attribute__((always_inline)) {
         constexpr bool kTail = decltype(tail)::value;
-        F rows[kHadamardSize];
-        for (int i = 0; i < kHadamardSize; ++i)
-          rows[i] =
-              LoadAt<From, kTail>(from, at + i * step, count) * signs[static_cast<std::size_t>(i)];
+        F rows[kSize];
+        for (int i = 0; i < kSize; ++i)
+          rows[i] = LoadAt<From, kTail>(from, at + i * step, count) * signs[i];
 #pragma GCC unroll 4
-        for (int half = 1; half < kHadamardSize; half *= 2)
+        for (int half = 1; half < kSize; half *= 2)
 #pragma GCC unroll 16
-          for (int i = 0; i < kHadamardSize; ++i) {
+          for (int i = 0; i < kSize; ++i) {
             if ((i & half) != 0) continue;
             const F sum = rows[i] + rows[i + half], difference = rows[i] - rows[i + half];
             rows[i] = sum, rows[i + half] = difference;
           }
-        for (int i = 0; i < kHadamardSize; ++i) {
-          const F v = rows[i] * 0.25f;
+        for (int i = 0; i < kSize; ++i) {
+          const F v = rows[i] * HadamardFactor(kSize);
           StoreAt<To, kTail>(to, at + i * step, count, rounds ? RoundToGrid(v, grid) : v);
         }
       });
 }
 
-void Hadamard(const HadamardSigns& signs, const TensorSpan& from, const TensorSpan& to,
+void Hadamard(const std::vector<float>& signs, const TensorSpan& from, const TensorSpan& to,
               std::int64_t step, std::int64_t lanes, const NumberFormat& format) {
+  const auto as = [&](auto from_mode, auto to_mode) {
+    using From = decltype(from_mode);
+    using To = decltype(to_mode);
+    const float* const s = signs.data();
+    switch (signs.size()) {
+      case 16:
+        return HadamardOf<From, To, 16>(s, from, to, step, lanes, format);
+      case 32:
+        return HadamardOf<From, To, 32>(s, from, to, step, lanes, format);
+      case 64:
+        return HadamardOf<From, To, 64>(s, from, to, step, lanes, format);
+      default:
+        return HadamardOf<From, To, 128>(s, from, to, step, lanes, format);
+    }
+  };
   ForStorage(from.storage, [&](auto mode) {
-    using From = decltype(mode);
-    to.storage == Storage::kBF16 ? HadamardOf<From, ModeBF16>(signs, from, to, step, lanes, format)
-                                 : HadamardOf<From, ModeF32>(signs, from, to, step, lanes, format);
+    to.storage == Storage::kBF16 ? as(mode, ModeBF16{}) : as(mode, ModeF32{});
   });
 }
 

@@ -126,7 +126,11 @@ void CountTally::CountSmallApart(const Extremes& extremes) {
 void CountTally::CountLarge(const Extremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   const float* before = apart_ ? kept_.before : kept_.x;
-  if (apart_ || extremes.max >= overflow_min) {
+  if (rounder_.grid.table != 0) {
+    for (int i = 0; i < end_; ++i)
+      beyond_ += MagnitudeBits(kept_.before[i]) >= kInfinityBits ||
+                 MagnitudeBits(kept_.after[i]) >= kInfinityBits;
+  } else if (apart_ || extremes.max >= overflow_min) {
     Counts<2> below({overflow_min, kLargestMagnitude + 1});
     below.Add(before, end_);
     beyond_ += below[1] - below[0];

@@ -2,6 +2,7 @@
 #pragma once
 #include "backend/cpu/kernels/random_lanes.h"
 #include "number/number_grid.h"
+#include "number/table_grid.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
@@ -107,12 +108,33 @@ ADA_OUTLINE F RoundRandomly(F x, std::int64_t i, const Rounder& rounder) {
   return RoundStochasticallyToGrid(x, random, rounder.grid);
 }
 
+// By a table. What leaves the format is counted by its value after rounding, which therefore is inf
+// here, whatever it becomes.
+ADA_OUTLINE Rounded RoundByTables(F x, std::int64_t i, const Rounder& rounder) {
+  const Rounding& how = rounder.rounding;
+  const TableGrid& grid = TableGridAt(rounder.grid.table);
+  U random{};
+  if (how.stochastic)
+    random = RandomWords(how.key, how.draw, how.first + static_cast<std::uint64_t>(i));
+  float before[kLanes], after[kLanes], stored[kLanes];
+  StoreF(before, x);
+  for (int k = 0; k < kLanes; ++k) {
+    const TableRounded r = RoundByTable(grid, static_cast<double>(before[k]),
+                                        rounder.grid.saturates, how.stochastic, random[k]);
+    stored[k] = r.value;
+    after[k] = r.left ? __builtin_inff() : r.value;
+  }
+  const F r = LoadF(stored);
+  return {x, LoadF(after), how.scale != 1 ? r / Fill(how.scale) : r};
+}
+
 // Values i .. i + 15 of the block, rounded as asked, whatever is asked.
 // The general way: with or without a scale of the tensor, to nearest or stochastically.
 ADA_INLINE_WIDE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
   const bool scaled = how.scale != 1;
   if (scaled) x *= Fill(how.scale);
+  if (rounder.grid.table != 0) return RoundByTables(x, i, rounder);
   const F r = how.stochastic ? RoundRandomly(x, i, rounder) : RoundNearest(x, rounder);
   return {x, r, scaled ? r / Fill(how.scale) : r};
 }

@@ -103,6 +103,7 @@ void MatmulOp::Prepare(ChunkMatmul& matmul, int rows) const {
 // Copies first: the kernels pack what they hold.
 void MatmulOp::RefreshWeights(const Pass& pass) {
   weights_.Refresh(pass);
+  operands_.Refresh(pass);
   matmul_->Refresh();
 }
 

@@ -91,7 +91,8 @@ struct TransformRows {
     for (int k = 0; k < kHadamardSize; ++k)
       values[k] = k < count ? Load(in, (row + k) * width + column) : 0;
     if (count == kHadamardSize)
-      HadamardInPlace(random ? RandomSigns(pass->seed ^ stream, pass->draw) : signs, values, 1, 1);
+      HadamardInPlace((random ? RandomSigns(pass->seed ^ stream, pass->draw) : signs).data(),
+                      kHadamardSize, values, 1, 1);
     ADA_UNROLL
     for (int k = 0; k < kHadamardSize; ++k)
       if (k < count)

@@ -37,6 +37,7 @@ BatchOperand::BatchOperand(const Context& context, const OperandPlaces& places, 
       transform_values_(places.pointwise ? stored.shape.c : stored.shape.per_image()),
       stats_(StatsOf(context, carrier_, scale, operand)) {
   RefuseRowScales(operand);
+  RefuseTransform(operand, which);
   if (operand.block) {
     const OperandRows rows = RowsOfBatch(places.linear, places.groups, stored.shape,
                                          operand.laid_as.value_or(which), operand.block->square);
@@ -62,7 +63,7 @@ bool BatchOperand::asks_amax() const {
 }
 
 std::size_t BatchOperand::transformed_bytes() const {
-  return operand_.hadamard > 0
+  return operand_.hadamard
              ? Aligned(static_cast<std::size_t>(stored_.shape.numel()) * sizeof(float))
              : 0;
 }
@@ -74,15 +75,15 @@ std::size_t BatchOperand::work_bytes() const {
 // A transform is made each time it is asked for: JoinAmax and Make may run in two streams, with
 // scratch memory of their own.
 TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work) const {
-  if (operand_.hadamard == 0) return SpanOf(stored_);
+  if (!operand_.hadamard) return SpanOf(stored_);
   const bool bf16 = stored_.storage == Storage::kBF16;
   const TransformRows transform{SpanOf(stored_),
                                 reinterpret_cast<float*>(work),
                                 ValuesOf(pass) / transform_values_,
                                 transform_values_,
                                 kFixedSigns,
-                                operand_.random_signs,
-                                operand_.signs_stream,
+                                operand_.hadamard.random,
+                                operand_.hadamard.stream,
                                 context_.pass,
                                 GridOf(bf16 ? kBf16 : kFp32)};
   ForEach(stream, transform.Items(), transform);

@@ -39,7 +39,7 @@ Holders HoldersOf(const MatmulSpec& spec, Operand operand) {
   if (rounding.style.per_tensor_scale != nullptr) return {};
   if (!rounding.block) return Of(rounding.format);
   // A transform of fp16 makes values of fp32.
-  const bool widened = rounding.hadamard > 0 && stored == Storage::kF16;
+  const bool widened = rounding.hadamard && stored == Storage::kF16;
   return {FitsBf16(*rounding.block, stored != Storage::kF32 && !widened), false};
 }
 
@@ -65,6 +65,16 @@ void RefuseRowScales(const OperandRounding& operand) {
   throw ConfigError(
       "precision.operands.tensor_scaling: kind row is not there on GPUs; use kind current, or "
       "device: cpu");
+}
+
+void RefuseTransform(const OperandRounding& operand, Operand which) {
+  const HadamardRule& rule = operand.hadamard;
+  const bool is_dw = which == Operand::kDwX || which == Operand::kDwDy;
+  if (!rule || (is_dw && rule.size == kHadamardSize && rule.listed.empty())) return;
+  throw ConfigError(
+      "precision.operands.hadamard: on GPUs there is a transform of dw alone, of size 16, with "
+      "signs "
+      "fixed or random; use that, or device: cpu");
 }
 
 }  // namespace ada::backend::cuda

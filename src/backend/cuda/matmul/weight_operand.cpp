@@ -26,6 +26,7 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
       stats_(StatsOf(context, numel_, operand_)),
       values_(context.Allocate<float>(numel_)) {
   RefuseRowScales(operand_);
+  RefuseTransform(operand_, which);
   if (operand_.current != nullptr) amax_ = context.Allocate<std::uint32_t>(1);
   if (!operand_.block) return;
   blocks_.emplace(context, operand_,

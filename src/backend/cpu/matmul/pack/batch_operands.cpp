@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/cpu/matmul/pack/codes.h"
+#include "backend/cpu/matmul/pack/transform.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/hadamard.h"
@@ -35,12 +36,12 @@ FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage
   const FormatAndStorage fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
   if (operand.block) {
     // A transform is made in the memory of the copy: of bf16 in bf16, of all else in fp32.
-    if (operand.hadamard > 0 && stored.storage != Storage::kBF16) return fp32;
+    if (operand.hadamard && stored.storage != Storage::kBF16) return fp32;
     const BlockFormat& format = *operand.block;
     const bool fits = FitsBf16(format, stored.storage != Storage::kF32);
     return fits || BlockRounding::LeavesFactor(format) ? bf16 : fp32;
   }
-  if (operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr || operand.row_scaled)
+  if (operand.hadamard || operand.style.per_tensor_scale != nullptr || operand.row_scaled)
     return fp32;
   return {operand.format, StorageFor(operand.format)};
 }
@@ -128,7 +129,7 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
   if (!copies_) return;
   keeps_scales_ = keeps_scales;
   tensor_.storage = as.storage;
-  const bool plain = operand.rounds && !operand.block && operand.hadamard == 0;
+  const bool plain = operand.rounds && !operand.block && !operand.hadamard;
   tensor_.format = plain ? operand.format : as.format;
   // Knows nothing of blocks: it is given the values that blocks are made of.
   Gradient rounded;
@@ -146,6 +147,11 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
                          geometry.stride == std::array{1, 1} &&
                          geometry.padding == std::array{0, 0};
   transform_values_ = pointwise ? stored.shape.c : stored.shape.per_image();
+  if (operand.hadamard && (which == Operand::kForwardX || which == Operand::kDxDy))
+    transform_rows_ =
+        RowsOfBatch(geometry.linear, geometry.groups, stored.shape, which, /*square=*/false);
+  takes_as_pytorch_ =
+      transform_rows_ && TakenAsPyTorch(geometry.linear, stored.shape, *transform_rows_);
   if (!operand.block && !operand.row_scaled) return;
   const OperandRows rows =
       RowsOfBatch(geometry.linear, geometry.groups, stored.shape, operand.laid_as.value_or(which),
@@ -183,28 +189,51 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
   return static_cast<float>(LargestOfAll(*shared, static_cast<double>(mine)));
 }
 
-// The Hadamard transform of whole groups of rows, in fp32 and, as in Transformer Engine, rounded to
-// bf16 if values are stored in it.
+// In fp32 and, as in Transformer Engine, rounded to bf16 if values are stored in it.
 Tensor BatchOperand::Transformed(const Pass& pass) const {
-  constexpr std::int64_t kLanes = 1024;
-  const HadamardSigns signs = operand_.random_signs
-                                  ? RandomSigns(pass.seed ^ operand_.signs_stream, pass.draw)
-                                  : kFixedSigns;
-  const std::int64_t width = transform_values_;
-  const std::int64_t rows = pass.rows * stored_.shape.per_image() / width;
   Tensor transformed = tensor_;
   transformed.format = stored_.storage == Storage::kBF16 ? kBf16 : kFp32;
+  transform_rows_ ? TransformChannels(pass, transformed) : TransformRows(pass, transformed);
+  return transformed;
+}
+
+// Whole groups of channels of each pixel, or of values of an image in PyTorch's order. The weights
+// have the signs of their last refresh, and so has what is multiplied with them.
+void BatchOperand::TransformChannels(const Pass& pass, const Tensor& transformed) const {
+  const OperandRows& rows = *transform_rows_;
+  ForBlocks(context_, stored_.shape, pass.rows,
+            [&](std::int64_t image, std::int64_t images, std::int64_t, int worker) {
+              const std::int64_t values = images * stored_.shape.per_image();
+              auto* wide = reinterpret_cast<float*>(context_.scratch.worker(worker));
+              context_.kernels.widen(At(stored_, image), wide, values);
+              if (takes_as_pytorch_) Permute(wide, images, /*back=*/false);
+              TransformLines(context_.kernels, signs_,
+                             {rows.matrices, values / rows.width, rows.length, rows.matrix_stride,
+                              rows.width, rows.stride},
+                             wide);
+              if (takes_as_pytorch_) Permute(wide, images, /*back=*/true);
+              context_.kernels.round(wide, 1.0f, At(transformed, image), values,
+                                     RoundOnly(transformed.format));
+            });
+}
+
+// Whole groups of rows.
+void BatchOperand::TransformRows(const Pass& pass, const Tensor& transformed) const {
+  constexpr std::int64_t kLanes = 1024;
+  const std::vector<float> signs = operand_.hadamard.Signs(pass.seed, pass.draw);
+  const std::int64_t size = operand_.hadamard.size;
+  const std::int64_t width = transform_values_;
+  const std::int64_t rows = pass.rows * stored_.shape.per_image() / width;
   const BlockKernels& kernels = BlockKernelsOf(context_.kernels);
-  const std::int64_t groups = BlockCount(rows, kHadamardSize);
+  const std::int64_t groups = BlockCount(rows, size);
   const std::int64_t runs = (width + kLanes - 1) / kLanes;
   context_.pool.For(groups * runs, [&](std::int64_t i, int) {
-    const std::int64_t row = i / runs * kHadamardSize, lane = i % runs * kLanes;
+    const std::int64_t row = i / runs * size, lane = i % runs * kLanes;
     const std::int64_t lanes = std::min(kLanes, width - lane);
-    const std::int64_t count = std::min<std::int64_t>(kHadamardSize, rows - row);
+    const std::int64_t count = std::min(size, rows - row);
     const TensorSpan from = Advance(At(stored_, 0), row * width + lane);
     const TensorSpan to = Advance(At(transformed, 0), row * width + lane);
-    if (count == kHadamardSize)
-      return kernels.hadamard(signs, from, to, width, lanes, transformed.format);
+    if (count == size) return kernels.hadamard(signs, from, to, width, lanes, transformed.format);
     for (std::int64_t k = 0; k < count; ++k) {
       const TensorSpan out = Advance(to, k * width);
       if (out.storage == from.storage)
@@ -214,7 +243,10 @@ Tensor BatchOperand::Transformed(const Pass& pass) const {
         context_.kernels.widen(Advance(from, k * width), static_cast<float*>(out.data), lanes);
     }
   });
-  return transformed;
+}
+
+void BatchOperand::Refresh(const Pass& pass) {
+  if (transform_rows_) signs_ = operand_.hadamard.Signs(pass.seed, pass.draw);
 }
 
 void BatchOperand::Make(const Pass& pass, std::byte* memory) {
@@ -224,7 +256,7 @@ void BatchOperand::Make(const Pass& pass, std::byte* memory) {
     scales_ = reinterpret_cast<float*>(memory + BytesOf(tensor_));
     blocks_->KeepScales(scales_);
   }
-  const Tensor from = operand_.hadamard > 0 ? Transformed(pass) : stored_;
+  const Tensor from = operand_.hadamard ? Transformed(pass) : stored_;
   blocks_ ? RoundInBlocks(pass, from) : RoundValues(pass, from);
   if (operand_.captured == nullptr) return;
   context_.kernels.widen(At(tensor_, 0), operand_.captured->values,
@@ -279,9 +311,10 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
 }
 
 void BatchOperand::Permute(float* values, std::int64_t images, bool back) const {
-  const std::int64_t channels = stored_.shape.c, pixels = row_values_ / channels;
-  std::vector<float> image(static_cast<std::size_t>(row_values_));
-  for (std::int64_t i = 0; i < images; ++i, values += row_values_) {
+  const std::int64_t all = stored_.shape.per_image(), channels = stored_.shape.c;
+  const std::int64_t pixels = all / channels;
+  std::vector<float> image(static_cast<std::size_t>(all));
+  for (std::int64_t i = 0; i < images; ++i, values += all) {
     for (std::int64_t p = 0; p < pixels; ++p)
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto in_memory = p * channels + c, plain = c * pixels + p;
@@ -310,6 +343,10 @@ BatchOperands::BatchOperands(const Context& context, const MatmulGeometry& geome
       backward += operands_[i].bytes();
   }
   context.scratch.ReserveOperands(std::max(forward, backward));
+}
+
+void BatchOperands::Refresh(const Pass& pass) {
+  for (BatchOperand& operand : operands_) operand.Refresh(pass);
 }
 
 void BatchOperands::Make(const Pass& pass, std::size_t first, std::size_t last) {

@@ -32,6 +32,8 @@ class BatchOperand {
                float* scale, Operand which, const OperandRounding& operand, const Tensor& as,
                bool keeps_scales);
   std::size_t bytes() const;  // of the copy; 0: there is none
+  // With every refresh of the weights, before Make.
+  void Refresh(const Pass& pass);
   // Makes the copy at `memory`; then tensor() is it.
   void Make(const Pass& pass, std::byte* memory);
   const Tensor& tensor() const { return tensor_; }
@@ -46,6 +48,8 @@ class BatchOperand {
   // The largest magnitude, of all processes that share the tensor.
   float Largest(const Tensor& of, const Pass& pass) const;
   Tensor Transformed(const Pass& pass) const;
+  void TransformChannels(const Pass& pass, const Tensor& transformed) const;
+  void TransformRows(const Pass& pass, const Tensor& transformed) const;
   void RoundValues(const Pass& pass, const Tensor& from);
   void RoundInBlocks(const Pass& pass, const Tensor& from);
   // Between the order of an image in memory and PyTorch's, of so many images.
@@ -59,7 +63,10 @@ class BatchOperand {
   float* scales_ = nullptr;
   bool permutes_ = false;  // blocks run over channels and pixels, in PyTorch's order
   std::int64_t row_values_ = 1;
-  std::int64_t transform_values_ = 1;  // of a row, of which a transform takes 16
+  std::int64_t transform_values_ = 1;          // of a row, of which a transform takes some
+  std::optional<OperandRows> transform_rows_;  // where it runs along channels instead
+  bool takes_as_pytorch_ = false;              // of these
+  std::vector<float> signs_;                   // of the last refresh
   RoundingStats stats_;
   std::optional<BlockRounding> blocks_;
   std::optional<RowScales> row_scales_;
@@ -71,6 +78,8 @@ class BatchOperands {
  public:
   BatchOperands(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,
                 const MatmulSpec& operand_spec);
+  // With every refresh of the weights.
+  void Refresh(const Pass& pass);
   void Forward(const Pass& pass);
   void Backward(const Pass& pass);
   // What the matmuls read, of the whole batch; valid within Forward or Backward of the op.

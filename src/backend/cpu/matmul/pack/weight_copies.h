@@ -56,18 +56,22 @@ class WeightCopies {
     Floats scales;  // the same; empty where they are not kept
     std::optional<BlockRounding> blocks;
     std::optional<RowScales> row_scales;
+    std::optional<OperandRows> transform;  // the lines of a Hadamard transform before all this
   };
   void RoundStored(const Pass& pass);
   void RoundOperand(OperandCopy& copy, const Pass& pass);
-  void RoundValues(OperandCopy& copy, const Pass& pass);
-  void RoundInBlocks(OperandCopy& copy, const Pass& pass);
-  float Largest() const;  // magnitude of the rounded weights
+  // What is rounded: the rounded weights, or their transform in the place of the result.
+  const float* Transformed(OperandCopy& copy, const Pass& pass) const;
+  void RoundValues(OperandCopy& copy, const float* from, const Pass& pass);
+  void RoundInBlocks(OperandCopy& copy, const float* from, const Pass& pass);
+  float Largest(const float* of) const;  // magnitude of all weights
   // The same values are multiplied in both matmuls.
   bool Same(WeightUse one, WeightUse other) const { return plain(one) == plain(other); }
 
   Context context_;
   MatmulGeometry geometry_;
   Tensor master_;
+  bool bf16_;  // the layer's copy is in bf16
   TensorMoments moments_;
   RoundingStats stats_;
   Floats rounded_;                             // PyTorch's order; empty where nothing is rounded
