@@ -104,7 +104,7 @@ Commands AddChooseCommands(CLI::App& app) {
   CLI::App* ablate =
       Add(app, "ablate", "what each ingredient of a recipe does: trains with it alone and without",
           "  ada-train ablate configs/gpt2_jargon_quick.yaml --set precision.recipe=te_nvfp4\n"
-          "  ada-train ablate mine.yaml --parts dw,hadamard --seeds 1 --steps 100 --html");
+          "  ada-train ablate mine.yaml --parts gradients,policy --seeds 1 --html");
   AddTrainings(*ablate, *b, b->options, "ablations");
   ablate
       ->add_option("--parts", b->options.parts,

@@ -29,6 +29,7 @@ SKIPPED = {
     r"^generate |jargon|token": "a language model",
     r"step-00000100|mxfp|nvfp4": "a dump of step 100",
     r"--config FILE": "a file of one's own",
+    r"sampler\.safetensors": "predictions of two programs",
     r"^fetch ": "a network, or a package of Debian's",
     r"^(from-torch|to-torch|to-onnx) ": "torch, and networks of other packages",
 }
