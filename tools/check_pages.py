@@ -21,7 +21,7 @@ LIMITS = {
     "configs/JSON.md": 650,
     "configs/README.md": 960,
     "configs/RESULTS.md": 1900,
-    "configs/VERDICTS.md": 600,
+    "configs/VERDICTS.md": 680,
     "configs/blocks.md": 1350,
     "configs/data.md": 1000,
     "configs/formats.md": 1230,
