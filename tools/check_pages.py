@@ -22,7 +22,7 @@ LIMITS = {
     "configs/MISMATCH.md": 600,
     "configs/README.md": 960,
     "configs/RESULTS.md": 1900,
-    "configs/VERDICTS.md": 600,
+    "configs/VERDICTS.md": 680,
     "configs/blocks.md": 1350,
     "configs/data.md": 1000,
     "configs/formats.md": 1230,
