@@ -57,8 +57,8 @@ struct TensorNeeds {
   // values that overflowed. Steps that left inf or NaN in the tensor are not looked at.
   double lost_pct = 0;
   std::int64_t lost_step = 0, overflow = 0;
-  // Of the steps with histograms alone, the largest shares in percent that underflowed: of its
-  // non-zero values, and of the sum of their magnitudes, which is what a product would miss.
+  // The largest shares that underflowed in a step with a histogram, in percent of its non-zero
+  // values and of the sum of their magnitudes, which is what a product would miss.
   double binned_lost_pct = 0, lost_magnitude_pct = 0;
   std::int64_t broken_steps = 0;  // logged steps that left inf or NaN in the tensor
 
