@@ -31,9 +31,8 @@ inline void TrainOnKernels(config::Config config, const run::RunOptions& options
                         ? run::FindResumePoint(config.output + "/checkpoints", config, log)
                         : std::optional<run::ResumePoint>();
   const run::SignalWatch signals;
-  run::Session session({config, config, signals, config.output, *backend, data, *graph, *policy,
-                        log, false, 1, team},
-                       from);
+  run::Session session({config, data, log, signals, config.output, "ada-train", false, team},
+                       {config, *backend, *graph, *policy, 1}, std::nullopt, from);
   if (session.distributed().are_parts()) run::CheckConsistency(data, *graph, *backend, team);
   if (team.writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");

@@ -23,7 +23,7 @@ inline int RunSession(backend::Backend& backend, const config::Config& config,
   const auto from = run::FindResumePoint(path + "/checkpoints", config, log);
   const run::SignalWatch signals;
   run::Session session(
-      {config, config, signals, path, backend, data, *graph, *policy, log, false, 1}, from);
+      {config, data, log, signals, path}, {config, backend, *graph, *policy, 1}, std::nullopt, from);
   session.OpenLogs();
   return session.Run().value();
 }
