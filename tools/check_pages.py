@@ -30,7 +30,7 @@ LIMITS = {
     "configs/logs.md": 830,
     "configs/nan.md": 600,
     "configs/networks.md": 930,
-    "configs/optimizers.md": 330,
+    "configs/optimizers.md": 420,
     "configs/policies.md": 1160,
     "configs/tasks.md": 920,
     "src/README.md": 2010,
