@@ -5,8 +5,8 @@ result is on stdout and in FOLDER/results.tsv at once. Exit status: 0; 1: someth
 
 usage: gpu_first.py [--build FOLDER] [--out FOLDER] [--only SECTION,...] [--minutes N]
 
---build: where ada-train and test_cuda_device lie: tools/build.sh --cuda --build build-gpu, then
-`cmake --build build-gpu --target test_cuda_device`. --only: of tests, bits, networks, times,
+--build: where ada-train and test_cuda_device lie: tools/build.sh --cuda, then
+`cmake --build build --target test_cuda_device`. --only: of tests, bits, networks, times,
 sanitizer. --minutes: no section begins later.
 """
 import argparse
@@ -149,7 +149,7 @@ SECTIONS = ("tests", "bits", "networks", "times", "sanitizer")
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build-gpu")
+    parser.add_argument("--build", default="build")
     parser.add_argument("--out", default="gpu_first_results")
     parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--minutes", type=float, default=60)

@@ -186,10 +186,6 @@ struct SumBuckets {
   std::int64_t largest_slice() const { return buckets.empty() ? 0 : buckets.front().slice; }
 };
 
-// bucket_bytes: of fp32 values, at most; a quarter of all where that is less.
-SumBuckets CutForSums(const std::vector<Tensor>& tensors, std::int64_t bucket_bytes, int ranks,
-                      int rank);
-
 constexpr std::int64_t kLine = 64;  // values: slices begin where the device's copies are fastest
 
 std::int64_t RoundedUp(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
@@ -211,8 +207,7 @@ void Cut(const std::vector<Tensor>& tensors, const std::vector<std::int64_t>& en
   }
 }
 
-}  // namespace
-
+// bucket_bytes: of fp32 values, at most; a quarter of all where that is less.
 SumBuckets CutForSums(const std::vector<Tensor>& tensors, std::int64_t bucket_bytes, int ranks,
                       int rank) {
   SumBuckets cut;
@@ -242,8 +237,6 @@ SumBuckets CutForSums(const std::vector<Tensor>& tensors, std::int64_t bucket_by
 }
 
 // --- The op ---
-
-namespace {
 
 // Buckets of tensors of one kind, and the places of their segments.
 class Sums {
