@@ -22,8 +22,8 @@ inline int RunSession(backend::Backend& backend, const config::Config& config,
   const auto graph = graph::Graph::Build(step::TrainGraph(config, data.image, *policy), backend);
   const auto from = run::FindResumePoint(path + "/checkpoints", config, log);
   const run::SignalWatch signals;
-  run::Session session(
-      {config, data, log, signals, path}, {config, backend, *graph, *policy, 1}, std::nullopt, from);
+  run::Session session({config, data, log, signals, path}, {config, backend, *graph, *policy, 1},
+                       std::nullopt, from);
   session.OpenLogs();
   return session.Run().value();
 }
