@@ -153,7 +153,7 @@ class Choose(unittest.TestCase):
                                    ("fp16+dynamic+torchao_8bit", "torchao_8bit", "dynamic"),
                                    ("te_mxfp8+te_fp16", "te_fp16", "none")):
             config = (self.folder / f"c/configs/{arm}-seed5.yaml").read_text("utf-8")
-            self.assertRegex(config, f"optimizer_state:\\s+(format: )?{state}")
+            self.assertRegex(config, f"optimizer_state:\\s+\\{{?(format: )?{state}")
             self.assertRegex(config, f"policy: {policy}")
         self.assertNotIn("optimizer_state", (self.folder / "c/configs/fp32-seed5.yaml").read_text())
         for arm, message in (("bf16+te_fp9", "did you mean te_fp8"),

@@ -308,7 +308,7 @@ class FramesTest(unittest.TestCase):
                 "    draw = getattr(ada_train.pictures, name)\n"
                 "    if name in ('metric', 'classes', 'confusion',\n"
                 "                'operand_sqnr', 'operand_scales',\n"
-                "                'what_if_operands'):  # of other tasks and formats\n"
+                "                'what_if_operands', 'sums', 'what_if_sums'):  # of other settings\n"
                 "        try:\n            draw(run)\n            assert False\n"
                 "        except ValueError as error:\n            print(error)\n"
                 "        continue\n"

@@ -143,7 +143,7 @@ def _still(picture, folder):
 
 def _section(section, chips, figure):
     parts = [f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>',
-             f'<p class="how">{html.escape(section.how)}</p>']
+             f'<p class="how">{names.escaped(section.how)}</p>']
     parts += [figure(picture) for picture in section.pictures]
     parts += [table(*t, chips) for t in section.tables]
     return "".join(parts) + section.extra + "</section>"
