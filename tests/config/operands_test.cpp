@@ -273,9 +273,8 @@ TEST_SUITE("cpu") {
     };
     CHECK(refused("{format: mxfp8_e4m3}").find("precision.operands") != std::string::npos);
     CHECK(refused("{operands: mxfp4x}").find("did you mean 'mxfp4'") != std::string::npos);
-    CHECK(
-        refused("{operands: {hadamard: {size: 24}}}").find("expected 16, 32, 64 or 128; got '24'") !=
-        std::string::npos);
+    CHECK(refused("{operands: {hadamard: {size: 24}}}")
+              .find("expected 16, 32, 64 or 128; got '24'") != std::string::npos);
     CHECK(refused("{operands: {hadamard: {signs: [1, -1]}}}")
               .find("expected a list of 16 signs, each 1 or -1, as `size` says; got 2") !=
           std::string::npos);

@@ -243,7 +243,9 @@ class OperandCounts(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lost = {}
         for row in rows(out / "what_if_blocks.csv"):
-            bad = float(row["lost_pct_nonzero"] or 0) > 0.1 or (
+            nonzero = int(row["numel"]) - int(row["zeros"])
+            saturated = 100 * int(row["saturated"]) / nonzero if nonzero else 0
+            bad = float(row["lost_pct_nonzero"] or 0) + saturated > 0.1 or (
                 row["tensor"].endswith("dy") and float(row["sqnr_db"]) < 10 * math.log10(3))
             lost.setdefault(row["format"], set())
             if bad:
