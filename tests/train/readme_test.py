@@ -66,7 +66,8 @@ class Readme(unittest.TestCase):
         self.assertEqual((self.folder / "a.yaml").read_bytes(),
                          (self.folder / "b.yaml").read_bytes())
         mended = float(ACCURACY.search(self.train("good", config, "--with", "a.yaml")).group(1))
-        fp32 = float(ACCURACY.search(self.train("fp32", config, "--set", "precision=fp32")).group(1))
+        said = self.train("fp32", config, "--set", "precision={format: fp32}")
+        fp32 = float(ACCURACY.search(said).group(1))
         told = re.search(r"reaches ([\d.]+) % on the\s+test set; in fp32 it reaches ([\d.]+) %",
                          " ".join(PAGE.split()))
         self.assertAlmostEqual(mended, float(told.group(1)), delta=POINTS)
