@@ -144,8 +144,10 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
     fed += pass.rows;
     Work(pass, last);
-    if (accumulated_.active()) accumulated_.Take(pass, last);
-    if (accumulated_.active() && last) distributed_.ReduceAll();
+    if (accumulated_.active()) {
+      accumulated_.Take(pass, last);
+      if (last) distributed_.ReduceAll();
+    }
     joined_ = false;
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());

@@ -10,7 +10,8 @@ are moved by less than bf16 shows, and of its runs stored in bf16, that is all b
 choose` sees trainings differ that nobody would mend. `recommend` must decide what `advise` decides.
 
 The faults stand in verdicts.yaml. OUT keeps the runs, OUT/verdicts.csv a row for each; the same
-command goes on, and trains again where a verdict has changed since. --only takes the faults whose names hold a word, --markdown prints a table of kinds.
+command goes on, and trains again where a verdict has changed since. --only takes the faults whose
+names hold a word, --markdown prints a table of kinds.
 Exit code: 0 all right, 1 some are wrong, 2 wrong options. Environment: ADA_TRAIN, the program.
 """
 import argparse

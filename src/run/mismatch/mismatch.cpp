@@ -81,18 +81,8 @@ double MeanDivergence(const std::vector<float>& a, const std::vector<float>& b,
                       std::size_t classes) {
   double sum = 0;
   for (std::size_t row = 0; row + classes <= a.size(); row += classes) {
-    const auto log_sum = [&](const std::vector<float>& of) {
-      const double top = *std::max_element(of.begin() + static_cast<std::ptrdiff_t>(row),
-                                           of.begin() + static_cast<std::ptrdiff_t>(row + classes));
-      double total = 0;
-      for (std::size_t k = row; k < row + classes; ++k) total += std::exp(of[k] - top);
-      return top + std::log(total);
-    };
-    const double of_a = log_sum(a), of_b = log_sum(b);
-    for (std::size_t k = row; k < row + classes; ++k) {
-      const double log_a = a[k] - of_a;
-      sum += std::exp(log_a) * (log_a - (b[k] - of_b));
-    }
+    const auto of_a = std::span(a).subspan(row, classes), of_b = std::span(b).subspan(row, classes);
+    sum += Divergence(of_a, LogSum(of_a), of_b, LogSum(of_b));
   }
   return a.empty() ? 0 : sum / (static_cast<double>(a.size()) / static_cast<double>(classes));
 }
@@ -299,6 +289,23 @@ class MismatchFinder {
 };
 
 }  // namespace
+
+double LogSum(std::span<const float> logits) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - top);
+  return top + std::log(sum);
+}
+
+double Divergence(std::span<const float> a, double log_sum_a, std::span<const float> b,
+                  double log_sum_b) {
+  double divergence = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    const double log_a = a[k] - log_sum_a, p = std::exp(log_a);
+    if (p > 0) divergence += p * (log_a - (b[k] - log_sum_b));
+  }
+  return divergence;
+}
 
 std::vector<LayerMismatch> FindMismatch(const MismatchSpec& spec, const MismatchVisitor& visit,
                                         telemetry::Log& log) {

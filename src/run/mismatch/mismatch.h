@@ -13,6 +13,12 @@
 
 namespace ada::run {
 
+// ln of the sum of e^logit.
+double LogSum(std::span<const float> logits);
+// The KL divergence of softmax(b) from softmax(a), in nats; both with the LogSum of their logits.
+double Divergence(std::span<const float> a, double log_sum_a, std::span<const float> b,
+                  double log_sum_b);
+
 // What the network gives for one sample (an image, or a sequence): [positions, classes] by side. A
 // twin is the same side with weights moved by up to half a unit of their layer's format.
 struct MismatchSample {

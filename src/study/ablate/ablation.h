@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct LossDifference {
   double mean = NAN, deviation = NAN;
   Sureness distance;
   const char* sure = "no";  // that it is not zero: well, fairly (one or two seeds), no
+  bool is_sure() const { return std::string_view(sure) != "no"; }
 };
 // What an ingredient adds to the loss; below zero: it takes off.
 struct Effect {
@@ -73,9 +75,8 @@ struct Effect {
   std::string alone_trouble, left_out_trouble;  // why that arm does not train
   // `alone` is the loss with it minus that of the plain format, or, of a remedy, that of the recipe
   // without remedies. `left_out` is the loss of the recipe minus that of the recipe without it.
-  LossDifference alone, left_out;
-  LossDifference
-      together;      // left out minus alone: what it does with the others beyond what it does
+  // `together` is left_out minus alone: what it does with the others beyond what it does alone.
+  LossDifference alone, left_out, together;
   std::string says;  // costs, free, helps, harms, useless, needed, breaks, unknown
 };
 struct PairEffect {

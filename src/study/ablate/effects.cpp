@@ -90,15 +90,13 @@ class EffectFinder {
     return difference;
   }
 
-  static bool IsSure(const LossDifference& difference) { return difference.sure[0] != 'n'; }
-
   // One word; leaving it out decides, since that is what one would do.
   std::string Says(const Effect& effect) const {
     const bool is_remedy = effect.ingredient.kind == Kind::kRemedy;
     const bool trains = effects_.recipe_trouble.empty();
     if (!trains) return effect.left_out_trouble.empty() ? "breaks" : "unknown";
     if (!effect.left_out_trouble.empty()) return "needed";
-    if (!IsSure(effect.left_out)) return is_remedy ? "useless" : "free";
+    if (!effect.left_out.is_sure()) return is_remedy ? "useless" : "free";
     if (effect.left_out.mean < 0) return "helps";
     return is_remedy ? "harms" : "costs";
   }
@@ -107,14 +105,14 @@ class EffectFinder {
   std::string List(const std::vector<std::string>& says) const {
     std::vector<const Effect*> named;
     for (const Effect& effect : effects_.of)
-      if (std::count(says.begin(), says.end(), effect.says) > 0) named.push_back(&effect);
+      if (Contains(says, effect.says)) named.push_back(&effect);
     std::stable_sort(named.begin(), named.end(), [](const Effect* a, const Effect* b) {
       return std::fabs(a->left_out.mean) > std::fabs(b->left_out.mean);
     });
     std::string text;
     for (std::size_t i = 0; i < std::min(named.size(), kMostNamed); ++i) {
       text += (i == 0 ? "" : ", ") + named[i]->ingredient.name;
-      if (IsSure(named[i]->left_out)) text += Formatted(" (%+.2g)", named[i]->left_out.mean);
+      if (named[i]->left_out.is_sure()) text += Formatted(" (%+.2g)", named[i]->left_out.mean);
     }
     if (named.size() > kMostNamed)
       text += " and " + std::to_string(named.size() - kMostNamed) + " more";
@@ -125,11 +123,11 @@ class EffectFinder {
   std::string Beyond() const {
     std::vector<std::pair<double, std::string>> found;
     for (const PairEffect& pair : effects_.pairs)
-      if (IsSure(pair.beyond))
+      if (pair.beyond.is_sure())
         found.emplace_back(pair.beyond.mean, pair.one + " with " + pair.other);
     if (found.empty())
       for (const Effect& effect : effects_.of)
-        if (IsSure(effect.together))
+        if (effect.together.is_sure())
           found.emplace_back(effect.together.mean, effect.ingredient.name + " with the others");
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
       return std::fabs(a.first) > std::fabs(b.first);
@@ -152,7 +150,7 @@ class EffectFinder {
                         effects_.recipe.mean < 0 ? "below" : "above") +
               plain.name +
               Formatted(" (%+.2f %%%s)", 100 * effects_.recipe.mean / plain.loss,
-                        IsSure(effects_.recipe) ? "" : ", which chance may explain");
+                        effects_.recipe.is_sure() ? "" : ", which chance may explain");
     struct Sort {
       const char* words;
       std::vector<std::string> says;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "io/text.h"
 #include "scaling/rules/accumulator.h"
 #include "study/ablate/ablation.h"
 
@@ -309,7 +310,7 @@ AblatedRecipe OnlyIngredients(const AblatedRecipe& recipe, const std::vector<Ing
   };
   const auto has_part = [&](const std::string& part) {
     return std::any_of(kept.begin(), kept.end(), [&](const Ingredient& other) {
-      return std::count(other.parts.begin(), other.parts.end(), part) > 0;
+      return Contains(other.parts, part);
     });
   };
   for (const Ingredient& one : IngredientsOf(recipe)) {

@@ -30,9 +30,7 @@ class ArmMaker {
   }
 
   std::size_t Add(const std::string& name, const AblatedRecipe& recipe) {
-    config::Config config = recipe.has_policy ? with_policy_ : without_;
-    config.precision = recipe.precision;
-    config.precision.recipe = config::PrecisionRecipe::kNone;
+    const config::Config config = ConfigOf(recipe);
     const auto [at, is_new] = by_text_.emplace(config::ToYaml(config), arms_.size());
     if (!is_new) return at->second;
     Arm& arm = arms_.emplace_back();
@@ -42,15 +40,19 @@ class ArmMaker {
     if (!recipe.has_policy) arm.keys.emplace_back("scaling", kNoPolicy);
     return at->second;
   }
-  // Whether there is an arm of this configuration; -1: none.
+  // Whether there is an arm of this configuration.
   bool Has(const AblatedRecipe& recipe) const {
-    config::Config config = recipe.has_policy ? with_policy_ : without_;
-    config.precision = recipe.precision;
-    config.precision.recipe = config::PrecisionRecipe::kNone;
-    return by_text_.contains(config::ToYaml(config));
+    return by_text_.contains(config::ToYaml(ConfigOf(recipe)));
   }
 
  private:
+  config::Config ConfigOf(const AblatedRecipe& recipe) const {
+    config::Config config = recipe.has_policy ? with_policy_ : without_;
+    config.precision = recipe.precision;
+    config.precision.recipe = config::PrecisionRecipe::kNone;
+    return config;
+  }
+
   std::vector<Arm>& arms_;
   config::Config with_policy_, without_;
   std::map<std::string, std::size_t> by_text_;
@@ -84,7 +86,7 @@ std::vector<Ingredient> Chosen(const std::vector<Ingredient>& all, const AblateO
 // Whether one is a part of the other, so that having both is having one.
 bool Overlap(const Ingredient& one, const Ingredient& other) {
   return std::any_of(one.parts.begin(), one.parts.end(), [&](const std::string& part) {
-    return std::count(other.parts.begin(), other.parts.end(), part) > 0;
+    return Contains(other.parts, part);
   });
 }
 

@@ -18,7 +18,7 @@ std::string EffectText(const LossDifference& difference, const std::string& trou
   if (!trouble.empty()) return "fails";
   if (!std::isfinite(difference.mean)) return "-";
   if (difference.mean == 0) return "0  ";
-  return Formatted("%+.3g", difference.mean) + (difference.sure[0] == 'n' ? " ?" : "  ");
+  return Formatted("%+.3g", difference.mean) + (difference.is_sure() ? "  " : " ?");
 }
 
 OrderedJson DifferenceJson(const LossDifference& difference) {
@@ -63,7 +63,7 @@ void PrintAblation(const Effects& effects, const Measured& measured, const ArmPl
       NoiseText(measured) + Formatted("; of the recipe's twins: %.2g", effects.recipe_noise), 2,
       out);
   for (const PairEffect& pair : effects.pairs)
-    if (pair.beyond.sure[0] != 'n')
+    if (pair.beyond.is_sure())
       PrintWrapped(Visible(pair.one + " and " + pair.other) + " together: " +
                        Formatted("%+.3g beyond the sum of both alone (%s sure)", pair.beyond.mean,
                                  pair.beyond.sure),

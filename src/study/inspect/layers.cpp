@@ -15,10 +15,7 @@ namespace ada::study {
 namespace {
 
 std::string Described(const TensorEntry& entry) {
-  std::string text = Shown(entry.name) + " " + entry.dtype_text() + " [";
-  for (std::size_t i = 0; i < entry.shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
-  return text + "]";
+  return Shown(entry.name) + " " + ShapeText(entry);
 }
 
 [[noreturn]] void Refuse(const SafetensorsFile& file, const FileLayer& layer,

@@ -64,10 +64,7 @@ void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std:
 }  // namespace
 
 std::string ShapeText(const TensorEntry& entry) {
-  std::string text = entry.dtype_text() + " [";
-  for (std::size_t i = 0; i < entry.shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
-  return text + "]";
+  return entry.dtype_text() + " " + DimsText(entry.shape);
 }
 
 std::string PercentWords(std::int64_t part, std::int64_t whole) {

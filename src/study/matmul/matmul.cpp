@@ -97,20 +97,13 @@ NamedMatrix ReadMatrix(const SafetensorsFile& file, const std::string& name,
   return read;
 }
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 // x [.., in], w [out, in], dy [.., out], of one batch.
 void CheckShapes(const SafetensorsFile& file, const MatmulOptions& options, const NamedMatrix& x,
                  const NamedMatrix& w, const NamedMatrix& dy) {
   const auto misfit = [&](const std::string& what) {
-    std::string text = file.path() + ": " + what + ": " + options.x + " " + ShapeText(x.shape) +
-                       ", " + options.w + " " + ShapeText(w.shape);
-    if (dy.matrix) text += ", " + options.dy + " " + ShapeText(dy.shape);
+    std::string text = file.path() + ": " + what + ": " + options.x + " " + DimsText(x.shape) +
+                       ", " + options.w + " " + DimsText(w.shape);
+    if (dy.matrix) text += ", " + options.dy + " " + DimsText(dy.shape);
     throw DataError(text + "; expected [.., in], [out, in], [.., out]");
   };
   if (w.shape.size() != 2) misfit("the weight is no matrix");

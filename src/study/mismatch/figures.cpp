@@ -6,18 +6,13 @@
 #include <map>
 #include <random>
 
+#include "run/mismatch/mismatch.h"
+
 namespace ada::study {
 namespace {
 
 constexpr int kResamplings = 200;
 constexpr std::uint64_t kResamplingSeed = 1;
-
-double LogSum(std::span<const float> logits) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - top);
-  return top + std::log(sum);
-}
 
 std::size_t Likeliest(std::span<const float> logits) {
   return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -94,12 +89,8 @@ MismatchFigure PercentileFigure(const char* name, const std::vector<MismatchPosi
 MismatchPosition Compare(std::span<const float> a, std::span<const float> b, std::int64_t target,
                          bool take_likeliest) {
   MismatchPosition position;
-  const double of_a = LogSum(a), of_b = LogSum(b);
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    const double log_a = a[k] - of_a;
-    const double p = std::exp(log_a);
-    if (p > 0) position.divergence += p * (log_a - (b[k] - of_b));
-  }
+  const double of_a = run::LogSum(a), of_b = run::LogSum(b);
+  position.divergence = run::Divergence(a, of_a, b, of_b);
   const std::size_t likeliest = Likeliest(a);
   position.agrees = likeliest == Likeliest(b);
   if (target < 0 && take_likeliest) target = static_cast<std::int64_t>(likeliest);

@@ -68,12 +68,15 @@ std::vector<MismatchFigure> WithFloors(const std::vector<MismatchPosition>& apar
   return figures;
 }
 
-std::vector<MismatchPosition> AtPosition(const std::vector<MismatchPosition>& all,
-                                         std::int64_t position) {
-  std::vector<MismatchPosition> found;
-  for (const MismatchPosition& one : all)
-    if (one.position == position) found.push_back(one);
-  return found;
+// The positions of all samples by their place, from 0 on.
+std::vector<std::vector<MismatchPosition>> ByPlace(const std::vector<MismatchPosition>& all) {
+  std::vector<std::vector<MismatchPosition>> places;
+  for (const MismatchPosition& one : all) {
+    const auto place = static_cast<std::size_t>(one.position);
+    if (place >= places.size()) places.resize(place + 1);
+    places[place].push_back(one);
+  }
+  return places;
 }
 
 std::string SentenceOf(const MismatchResult& result, const std::vector<MismatchFigure>& figures) {
@@ -128,13 +131,15 @@ MismatchResult ResultOf(const MismatchPositions& positions,
   const std::vector<MismatchFigure> all =
       WithFloors(positions.apart, positions.twins, positions.has_agreement);
   add("all", "", all);
-  std::int64_t longest = 0;
-  for (const MismatchPosition& one : positions.apart) longest = std::max(longest, one.position);
-  for (std::int64_t at = 0; positions.has_positions && at <= longest; ++at) {
-    std::vector<std::vector<MismatchPosition>> twins;
-    for (const auto& twin : positions.twins) twins.push_back(AtPosition(twin, at));
-    add("position", std::to_string(at),
-        WithFloors(AtPosition(positions.apart, at), twins, positions.has_agreement));
+  if (positions.has_positions) {
+    const auto places = ByPlace(positions.apart);
+    std::vector<std::vector<std::vector<MismatchPosition>>> of_twins;
+    for (const auto& twin : positions.twins) of_twins.push_back(ByPlace(twin));
+    for (std::size_t at = 0; at < places.size(); ++at) {
+      std::vector<std::vector<MismatchPosition>> twins;
+      for (auto& twin : of_twins) twins.push_back(std::move(twin[at]));
+      add("position", std::to_string(at), WithFloors(places[at], twins, positions.has_agreement));
+    }
   }
   for (const run::LayerMismatch& layer : layers) {
     result.rows.push_back({"layer", layer.layer, "apart", layer.apart, NAN, NAN});

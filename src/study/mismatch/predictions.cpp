@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "io/tensor_files/safetensors.h"
+#include "io/text.h"
 #include "study/mismatch/mismatch.h"
 
 namespace ada::study {
@@ -80,17 +81,10 @@ std::vector<std::int64_t> ReadTargets(const std::string& path, std::size_t posit
   return {};
 }
 
-std::string BracketedShape(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t axis : shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(axis);
-  return text + "]";
-}
-
 void RequireSame(const Predictions& a, const Predictions& b) {
   if (a.of_tokens == b.of_tokens && a.shape == b.shape) return;
-  throw DataError(b.path + ": " + b.name + " is " + BracketedShape(b.shape) + ", and " + a.name +
-                  " of " + a.path + " is " + BracketedShape(a.shape) + "; expected the same shape");
+  throw DataError(b.path + ": " + b.name + " is " + DimsText(b.shape) + ", and " + a.name +
+                  " of " + a.path + " is " + DimsText(a.shape) + "; expected the same shape");
 }
 
 std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions& b,
