@@ -50,6 +50,23 @@ evaluate: {{every_epochs: 0}}
 device: {{kind: cpu}}
 """
 
+# Two trained steps each: what is taken apart beyond recipes.
+ATTENTION = """
+name: r
+seed: 5
+task: language
+data: {dataset: text, path: text.txt, context: 16, batch_size: 4, validation: 0.2}
+model: {zoo: gpt2, layers: 1, heads: 2, width: 16}
+precision:
+  format: bf16
+  operands: {attention: {q: fp8_e4m3, ds: {format: fp8_e5m2, rounding: stochastic}}}
+  accumulated_gradients: bf16
+optimizer: {lr: 0.02}
+train: {max_steps: 2, accumulate: 2}
+evaluate: {every_epochs: 0}
+device: {kind: cpu}
+"""
+
 
 class Ablate(unittest.TestCase):
     def setUp(self):
@@ -72,6 +89,21 @@ class Ablate(unittest.TestCase):
 
     def config_of(self, run):
         return (self.folder / "a/configs" / (run + ".yaml")).read_text("utf-8")
+
+    def test_attention_and_accumulated_gradients(self):
+        (self.folder / "text.txt").write_text("to be, or not to be " * 60, encoding="utf-8")
+        (self.folder / "attention.yaml").write_text(ATTENTION, encoding="utf-8")
+        found = json.loads(self.ablate("--seeds", "1", "--json", config="attention.yaml"))
+        self.assertEqual([one["ingredient"] for one in found["ingredients"]],
+                         ["attention", "accumulated_gradients", "stochastic"])
+        plain, alone = self.config_of("bf16-seed5"), self.config_of("only-attention-seed5")
+        for words in ("fp8_e", "accumulated_gradients"):
+            self.assertNotIn(words, plain)
+        self.assertIn("fp8_e4m3", alone)
+        self.assertNotIn("accumulated_gradients", alone)
+        self.assertNotIn("fp8_e", self.config_of("no-attention-seed5"))
+        self.assertIn("accumulated_gradients", self.config_of("no-attention-seed5"))
+        self.assertNotIn("stochastic", self.config_of("no-remedies-seed5"))
 
     def test_a_recipe(self):
         found = json.loads(self.ablate("--seeds", "1", "--html", "--json"))

@@ -18,6 +18,7 @@ using config::TensorScalingConfig;
 using Kind = Ingredient::Kind;
 
 constexpr char kLayersPrefix[] = "layers ";
+constexpr char kAttention[] = "attention";
 
 // Calls `change` for the operands of the section, of its layers and of its switches.
 void EachOperands(PrecisionConfig& precision, const std::function<void(OperandsConfig&)>& change) {
@@ -27,6 +28,16 @@ void EachOperands(PrecisionConfig& precision, const std::function<void(OperandsC
     change(entry.operands);
     for (LayerPrecisionConfig& layer : entry.layers) change(layer.operands);
   }
+}
+
+// Calls `change` for each operand that is set, attention's too.
+void EachOperand(PrecisionConfig& precision, const std::function<void(OperandConfig&)>& change) {
+  EachOperands(precision, [&](OperandsConfig& operands) {
+    for (std::optional<OperandConfig>& operand : operands.by_operand)
+      if (operand) change(*operand);
+    for (std::optional<OperandConfig>& operand : operands.attention)
+      if (operand) change(*operand);
+  });
 }
 
 void EachSums(PrecisionConfig& precision,
@@ -42,10 +53,7 @@ void EachSums(PrecisionConfig& precision,
 // Whether any operand of any part of the section is as `asked`.
 bool AnyOperand(PrecisionConfig precision, const std::function<bool(const OperandConfig&)>& asked) {
   bool any = false;
-  EachOperands(precision, [&](OperandsConfig& operands) {
-    for (const std::optional<OperandConfig>& operand : operands.by_operand)
-      any = any || (operand && asked(*operand));
-  });
+  EachOperand(precision, [&](const OperandConfig& operand) { any = any || asked(operand); });
   return any;
 }
 
@@ -57,6 +65,15 @@ std::string FormatOfOperand(PrecisionConfig precision, std::size_t index) {
     if (operand && operand->format && text.empty()) text = FormatName(*operand->format);
   });
   return text;
+}
+
+bool RoundsAttention(PrecisionConfig precision) {
+  bool any = false;
+  EachOperands(precision, [&](const OperandsConfig& operands) {
+    for (const std::optional<OperandConfig>& operand : operands.attention)
+      any = any || (operand && operand->format);
+  });
+  return any;
 }
 
 std::string RuleOfSums(PrecisionConfig precision, std::size_t product) {
@@ -99,10 +116,12 @@ bool AnyHadamard(PrecisionConfig precision) {
 
 // An entry of precision.layers that makes its layers lose more than others.
 bool Rounds(const LayerPrecisionConfig& layer) {
+  const auto rounds = [](const auto& operand) { return operand && operand->format; };
   const auto& operands = layer.operands.by_operand;
+  const auto& of_attention = layer.operands.attention;
   const auto& sums = layer.accumulate.by_product;
-  return std::any_of(operands.begin(), operands.end(),
-                     [](const auto& operand) { return operand && operand->format; }) ||
+  return std::any_of(operands.begin(), operands.end(), rounds) ||
+         std::any_of(of_attention.begin(), of_attention.end(), rounds) ||
          std::any_of(sums.begin(), sums.end(), [](const auto& sum) { return sum && sum->rule; });
 }
 
@@ -129,6 +148,11 @@ void DropPart(const std::string& part, PrecisionConfig& precision) {
         std::optional<OperandConfig>& operand = operands.by_operand[k];
         if (operand && operand->format) operand = OperandConfig{};
       });
+  if (part == kAttention)
+    EachOperands(precision, [](OperandsConfig& operands) {
+      for (std::optional<OperandConfig>& operand : operands.attention)
+        if (operand && operand->format) operand = OperandConfig{};
+    });
   for (std::size_t product = 0; product < scaling::kProducts; ++product)
     if (part == std::string("sums.") + scaling::kProductNames[product])
       EachSums(precision, [&](config::AccumulatesConfig& sums) {
@@ -138,27 +162,23 @@ void DropPart(const std::string& part, PrecisionConfig& precision) {
     if (part == role.name) precision.*role.member = kBf16;
   if (part == "format") precision.format = kBf16;
   if (part == "weight_gradients") precision.weight_gradients.reset();
+  if (part == "accumulated_gradients") precision.accumulated_gradients = {};
   if (part == "masters") precision.masters = {};
   if (part == "optimizer_state") precision.optimizer_state = {};
 }
 
 void DropRemedy(const std::string& name, AblatedRecipe& recipe) {
   PrecisionConfig& precision = recipe.precision;
-  const auto each_operand = [&](const std::function<void(OperandConfig&)>& change) {
-    EachOperands(precision, [&](OperandsConfig& operands) {
-      for (std::optional<OperandConfig>& operand : operands.by_operand)
-        if (operand) change(*operand);
-    });
-  };
   const auto each_block = [&](const std::function<void(BlockFormat&)>& change) {
-    each_operand([&](OperandConfig& operand) {
+    EachOperand(precision, [&](OperandConfig& operand) {
       auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
       if (block != nullptr) change(*block);
     });
   };
   if (name == "stochastic") {
     precision.rounding = RoundingKind::kNearest;
-    each_operand([](OperandConfig& operand) { operand.rounding = RoundingKind::kNearest; });
+    EachOperand(precision,
+                [](OperandConfig& operand) { operand.rounding = RoundingKind::kNearest; });
   } else if (name == "hadamard") {
     EachOperands(precision, [](OperandsConfig& operands) { operands.hadamard.reset(); });
   } else if (name == "squares") {
@@ -166,7 +186,7 @@ void DropRemedy(const std::string& name, AblatedRecipe& recipe) {
   } else if (name == "tensor_scale") {
     precision.tensor_scaling = {};
     EachOperands(precision, [](OperandsConfig& operands) { operands.tensor_scaling.reset(); });
-    each_operand([](OperandConfig& operand) { operand.tensor_scaling.reset(); });
+    EachOperand(precision, [](OperandConfig& operand) { operand.tensor_scaling.reset(); });
     each_block([](BlockFormat& block) { block.tensor_scale = block.row_scaled = false; });
   } else if (name == "spared.first" || name == "spared.last") {
     const auto member =
@@ -228,6 +248,8 @@ class IngredientCollector {
       operands.pop_back();
     }
     found_.insert(found_.end(), operands.begin(), operands.end());
+    if (RoundsAttention(precision_))
+      Rounding(kAttention, "operands of attention's products", {kAttention});
   }
 
   void Sums() {
@@ -255,6 +277,9 @@ class IngredientCollector {
     if (precision_.weight_gradients && *precision_.weight_gradients != kFp32)
       Rounding("weight_gradients", "in " + FormatName(*precision_.weight_gradients),
                {"weight_gradients"});
+    if (precision_.accumulated_gradients.format != kFp32)
+      Rounding("accumulated_gradients", "in " + FormatName(precision_.accumulated_gradients.format),
+               {"accumulated_gradients"});
     if (precision_.masters.format != kFp32)
       Rounding("masters", "in " + FormatName(precision_.masters.format), {"masters"});
     if (!precision_.optimizer_state.plain())
@@ -266,7 +291,7 @@ class IngredientCollector {
   void Remedies() {
     if (precision_.rounding == RoundingKind::kStochastic || AnyOperand(precision_, IsStochastic))
       Remedy("stochastic", "stochastic rounding; without it: to nearest");
-    if (AnyHadamard(precision_)) Remedy("hadamard", "the transform of operands of dw");
+    if (AnyHadamard(precision_)) Remedy("hadamard", "the transform of operands");
     if (AnyOperand(precision_, IsSquare))
       Remedy("squares", "blocks of two axes; without it: of one");
     if (AnyTensorScale(precision_)) Remedy("tensor_scale", "scales of tensors or their rows");
@@ -309,9 +334,8 @@ AblatedRecipe OnlyIngredients(const AblatedRecipe& recipe, const std::vector<Ing
                        [&](const Ingredient& other) { return other.name == name; });
   };
   const auto has_part = [&](const std::string& part) {
-    return std::any_of(kept.begin(), kept.end(), [&](const Ingredient& other) {
-      return Contains(other.parts, part);
-    });
+    return std::any_of(kept.begin(), kept.end(),
+                       [&](const Ingredient& other) { return Contains(other.parts, part); });
   };
   for (const Ingredient& one : IngredientsOf(recipe)) {
     if (one.kind != kind) continue;

@@ -85,9 +85,8 @@ std::vector<Ingredient> Chosen(const std::vector<Ingredient>& all, const AblateO
 
 // Whether one is a part of the other, so that having both is having one.
 bool Overlap(const Ingredient& one, const Ingredient& other) {
-  return std::any_of(one.parts.begin(), one.parts.end(), [&](const std::string& part) {
-    return Contains(other.parts, part);
-  });
+  return std::any_of(one.parts.begin(), one.parts.end(),
+                     [&](const std::string& part) { return Contains(other.parts, part); });
 }
 
 bool StoresFp32(const config::PrecisionConfig& precision) {
