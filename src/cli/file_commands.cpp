@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/shown_text.h"
+#include "number/tables/table_format.h"
 #include "study/commands.h"
 
 namespace ada::cli {
@@ -33,10 +34,7 @@ struct ConvertArguments {
   study::ConvertOptions options;
 };
 
-// The words of --rounding and --overflow; their order is that of the enumerations.
-constexpr std::array<const char*, 9> kRoundingWords = {
-    "nearest_even", "nearest_away", "toward_zero",  "toward_positive", "toward_negative",
-    "toward_odd",   "stochastic_a", "stochastic_b", "stochastic_c"};
+// The words of --overflow; their order is that of TableOverflow.
 constexpr std::array<const char*, 3> kOverflowWords = {"none", "saturate", "saturate_finite"};
 
 // The place of `word`; ConfigError names all of them where it is none.
@@ -89,7 +87,7 @@ void TakeFormat(ConvertArguments& a) {
   TableModes& modes = options.modes;
   if (!a.rounding.empty())
     modes.rounding =
-        static_cast<TableRounding>(WordPlace("--rounding", a.rounding, kRoundingWords) + 1);
+        static_cast<TableRounding>(WordPlace("--rounding", a.rounding, kTableRoundingNames) + 1);
   if (!a.overflow.empty())
     modes.overflow =
         static_cast<TableOverflow>(WordPlace("--overflow", a.overflow, kOverflowWords));

@@ -9,19 +9,17 @@
 namespace ada::config {
 namespace {
 
-const EnumNames<RoundingKind> kRoundings = {
-    {"nearest", RoundingKind::kNearest},
-    {"stochastic", RoundingKind::kStochastic},
-    {"nearest_even", RoundingKind::kNearestEven},
-    {"nearest_away", RoundingKind::kNearestAway},
-    {"toward_zero", RoundingKind::kTowardZero},
-    {"toward_positive", RoundingKind::kTowardPositive},
-    {"toward_negative", RoundingKind::kTowardNegative},
-    {"toward_odd", RoundingKind::kTowardOdd},
-    {"stochastic_a", RoundingKind::kStochasticA},
-    {"stochastic_b", RoundingKind::kStochasticB},
-    {"stochastic_c", RoundingKind::kStochasticC},
-};
+// The two of other systems, then P3109's, which RoundingKind has in the same order.
+EnumNames<RoundingKind> NamedRoundings() {
+  EnumNames<RoundingKind> names = {{"nearest", RoundingKind::kNearest},
+                                   {"stochastic", RoundingKind::kStochastic}};
+  for (std::size_t i = 0; i < kTableRoundingNames.size(); ++i)
+    names.emplace_back(
+        kTableRoundingNames[i],
+        static_cast<RoundingKind>(static_cast<std::size_t>(RoundingKind::kNearestEven) + i));
+  return names;
+}
+const EnumNames<RoundingKind> kRoundings = NamedRoundings();
 const EnumNames<OverflowKind> kOverflows = {
     {"default", OverflowKind::kDefault},
     {"format", OverflowKind::kFormat},

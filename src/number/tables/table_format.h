@@ -5,6 +5,7 @@
 //     (with infinities, without)
 //   HiFloat8 (Luo et al., arXiv 2409.16626): 7, 15, 31 ... values with a tapered mantissa
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,11 @@ struct TableFormat {
   // Rounds x, whose random bits are the low ones of `random`.
   std::uint16_t CodeOf(double x, const TableModes& modes, std::uint32_t random = 0) const;
 };
+
+// P3109's roundings, in the order of TableRounding from kNearestEven on.
+inline constexpr std::array<const char*, 9> kTableRoundingNames = {
+    "nearest_even", "nearest_away", "toward_zero",  "toward_positive", "toward_negative",
+    "toward_odd",   "stochastic_a", "stochastic_b", "stochastic_c"};
 
 // binary8p3se and so on, hifloat8, ue5m3. nullopt: none of this name.
 std::optional<TableFormat> TableFormatNamed(std::string_view name);
