@@ -1,13 +1,14 @@
 #!/usr/bin/python3
-"""What accumulators do to a training: runs a GPT and ResNet-20 under each of a list of accumulators,
-and prints a Markdown table of losses, of what their sums lost and of the worst product.
+"""What accumulators do to a training: `ada-train choose` trains a GPT and ResNet-20 under each of a
+list of accumulators, and a Markdown table has the losses, what the sums lost, and the worst product.
 
-usage: tools/sweep/accumulators.py --out DIR [--steps N] [--seeds 1,2,3] [--config FILE...] [--table]
-Runs that are there are not made again. --table: prints the table of what is there.
-Environment: ADA_TRAIN, the program (build/ada-train of this tree).
+usage: tools/sweep/accumulators.py --out DIR [--steps N] [--seeds N] [--config FILE...]
+The same command goes on where it was stopped. Environment: ADA_TRAIN, the program (build/ada-train
+of this tree).
 """
 import argparse
 import csv
+import json
 import os
 import pathlib
 import statistics
@@ -16,47 +17,44 @@ import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ("configs/gpt2_jargon_quick.yaml", "configs/resnet20_cifar_quick.yaml")
-FP8 = ("precision={recipe: torchao_fp8_tensorwise, accumulate: %s}", "scaling={policy: none}")
-FP16 = ("precision={format: fp16, accumulate: %s}", "scaling={policy: dynamic}")
-ARMS = {  # name: keys, accumulators of forward, dx, dw
-    "fp8, fp32 sums": (FP8, "none"),
-    "fp8, hopper_fp8": (FP8, "hopper_fp8"),
-    "fp8, promoted every 128": (FP8, "hopper_fp8_promote128"),
-    "fp8, hopper_fp8 in forward alone": (FP8, "{forward: hopper_fp8}"),
-    "fp16, fp32 sums": (FP16, "none"),
-    "fp16, hopper_f32": (FP16, "hopper_f32"),
-    "fp16, ampere_f32": (FP16, "ampere_f32"),
-    "fp16, volta_f16": (FP16, "volta_f16"),
+FP8 = "precision: {recipe: torchao_fp8_tensorwise, accumulate: %s}\nscaling: {policy: none}\n"
+FP16 = "precision: {format: fp16, accumulate: %s}\nscaling: {policy: dynamic}\n"
+# Keys, and accumulators of forward, dx and dw by name; the first is the baseline.
+FAMILIES = {
+    "fp8": (FP8, {"fp32_sums": "none", "hopper_fp8": "hopper_fp8",
+                  "promoted_every_128": "hopper_fp8_promote128",
+                  "hopper_fp8_in_forward": "{forward: hopper_fp8}"}),
+    "fp16": (FP16, {"fp32_sums": "none", "hopper_f32": "hopper_f32", "ampere_f32": "ampere_f32",
+                    "volta_f16": "volta_f16"}),
 }
 
 
-def train(program, config, arm, seed, steps, folder):
-    keys, accumulate = ARMS[arm]
-    sets = [key % accumulate if "%s" in key else key for key in keys]
-    sets += [f"seed={seed}", f"train.max_steps={steps}", "evaluate.every_epochs=0",
-             f"log.every={max(1, steps // 8)}", "checkpoint.every_epochs=0"]
-    done = subprocess.run([program, "train", str(config), "--output", str(folder), "--no-progress",
-                           "--set", *sets], capture_output=True, text=True, check=False)
+def choose(config, family, options):
+    """Trains a family's arms, or goes on; what `choose --json` says."""
+    keys, accumulators = FAMILIES[family]
+    out = options.out / f"{pathlib.Path(config).stem}-{family}"
+    (out / "arms").mkdir(parents=True, exist_ok=True)
+    arms = []
+    for name, accumulator in accumulators.items():
+        arms.append(out / "arms" / f"{name}.yaml")
+        arms[-1].write_text(keys % accumulator, encoding="utf-8")
+    program = os.environ.get("ADA_TRAIN", str(TREE / "build/ada-train"))
+    done = subprocess.run(
+        [program, "choose", str(TREE / config), "--baseline", str(arms[0]), "--formats",
+         ",".join(map(str, arms[1:])), "--seeds", str(options.seeds), "--steps", str(options.steps),
+         "--out", str(out / "runs"), "--json"], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        print(f"{folder}: {done.stderr.strip()}", file=sys.stderr)
-
-
-def rows(path):
-    if not path.exists():
-        return []
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def loss_of(folder):
-    """The mean of the last tenth of the losses, 5 at least."""
-    losses = [float(row["loss"]) for row in rows(folder / "steps.csv")]
-    return statistics.fmean(losses[-max(5, len(losses) // 10):])
+        sys.exit(done.returncode)
+    return json.loads(done.stdout)
 
 
 def sums_of(folders):
-    """Over all runs: share swallowed, mean bias, and the product with the smallest SQNR."""
-    found = [row for folder in folders for row in rows(folder / "accumulators.csv")]
+    """Over runs: share swallowed, mean bias, and the product with the smallest SQNR."""
+    found = []
+    for path in (folder / "accumulators.csv" for folder in folders):
+        if path.exists():
+            with open(path, encoding="utf-8", newline="") as file:
+                found += csv.DictReader(file)
     if not found:
         return "", "", ""
     products = sum(int(row["products"]) for row in found)
@@ -66,50 +64,36 @@ def sums_of(folders):
     for row in found:
         if row["sqnr_db"] not in ("", "inf", "nan"):
             decibels.setdefault(f"{row['layer']}.{row['tensor']}", []).append(float(row["sqnr_db"]))
-    worst = min(decibels, key=lambda name: statistics.fmean(decibels[name]), default="")
-    text = f"{worst}: {statistics.fmean(decibels[worst]):.1f} dB" if worst else ""
-    return f"{swallowed:.2g}", f"{bias:.1e}", text
+    means = {name: statistics.fmean(values) for name, values in decibels.items()}
+    worst = min(means, key=means.get, default=None)
+    return f"{swallowed:.2g}", f"{bias:.1e}", f"{worst}: {means[worst]:.1f} dB" if worst else ""
 
 
-def table(out, config, seeds):
+def table(config, options):
     print(f"\n{config}\n\n| | loss | minus fp32 sums, by seed | swallowed % | bias | worst product |")
     print("|---|---|---|---|---|---|")
-    for arm in ARMS:
-        base = arm.split(",")[0] + ", fp32 sums"
-        there = [seed for seed in seeds if all(
-            (folder_of(out, config, name, seed) / "summary.json").exists() for name in (arm, base))]
-        if not there:
-            continue
-        losses = [loss_of(folder_of(out, config, arm, seed)) for seed in there]
-        minus = [loss - loss_of(folder_of(out, config, base, seed))
-                 for loss, seed in zip(losses, there)]
-        beside = "" if arm == base else ", ".join(f"{value:+.4f}" for value in minus)
-        swallowed, bias, worst = sums_of([folder_of(out, config, arm, seed) for seed in there])
-        print(f"| {arm} | {statistics.fmean(losses):.4f} | {beside} | {swallowed} | {bias} | {worst} |")
-
-
-def folder_of(out, config, arm, seed):
-    name = "".join(c if c.isalnum() else "_" for c in arm)
-    return out / f"{pathlib.Path(config).stem}-{name}-{seed}"
+    for family in FAMILIES:
+        said = choose(config, family, options)
+        runs = pathlib.Path(said["out"])
+        for arm in said["arms"]:
+            beside, sums = "", ("", "", "")
+            if arm["arm"] != said["baseline"]:
+                minus = arm["loss_minus_baseline_by_seed"]
+                beside = ", ".join("-" if value is None else f"{value:+.4f}" for value in minus)
+                sums = sums_of([runs / f"{arm['arm']}-seed{seed}" for seed in said["seeds"]])
+            loss = "-" if arm["loss"] is None else f"{arm['loss']:.4f}"
+            print(f"| {family}, {arm['arm']} | {loss} | {beside} | {' | '.join(sums)} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--config", nargs="+", default=list(CONFIGS))
-    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    program = os.environ.get("ADA_TRAIN", str(TREE / "build/ada-train"))
-    seeds = [int(seed) for seed in options.seeds.split(",")]
     for config in options.config:
-        for seed in [] if options.table else seeds:
-            for arm in ARMS:
-                folder = folder_of(options.out, config, arm, seed)
-                if not (folder / "summary.json").exists():
-                    train(program, TREE / config, arm, seed, options.steps, folder)
-        table(options.out, config, seeds)
+        table(config, options)
 
 
 if __name__ == "__main__":
