@@ -83,8 +83,8 @@ std::vector<std::int64_t> ReadTargets(const std::string& path, std::size_t posit
 
 void RequireSame(const Predictions& a, const Predictions& b) {
   if (a.of_tokens == b.of_tokens && a.shape == b.shape) return;
-  throw DataError(b.path + ": " + b.name + " is " + DimsText(b.shape) + ", and " + a.name +
-                  " of " + a.path + " is " + DimsText(a.shape) + "; expected the same shape");
+  throw DataError(b.path + ": " + b.name + " is " + DimsText(b.shape) + ", and " + a.name + " of " +
+                  a.path + " is " + DimsText(a.shape) + "; expected the same shape");
 }
 
 std::vector<MismatchPosition> CompareAll(const Predictions& a, const Predictions& b,

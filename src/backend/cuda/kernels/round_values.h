@@ -57,7 +57,7 @@ template <class Value>
 struct GivesVec4<Value, std::void_t<decltype(&Value::OfVec4)>> : std::true_type {};
 
 // A kernel that takes statistics of a run of values, whatever it does with each: Kernel has
-// Four(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
+// OfVec4(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
 // The frame of kernels over runs of values (CRTP): statistics begin, values pass, statistics are
 // gathered.
 template <class Kernel, StatsLevel kLevel>

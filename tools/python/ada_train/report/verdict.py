@@ -52,11 +52,12 @@ def losses(runs):
 
 def _differences(runs, values, base):
     """Each loss minus that of the baseline under the same seed, else of the baseline itself."""
-    of_seed = {}
+    def but_for_seed(run):
+        return {k: v for k, v in run.config.items() if k not in ("name", "output", "seed")}
+
+    of_seed, of_base = {}, but_for_seed(base)
     for run, value in zip(runs, values):
-        same = {k: v for k, v in run.config.items() if k not in ("name", "output", "seed")} == {
-            k: v for k, v in base.config.items() if k not in ("name", "output", "seed")}
-        if same and run.config:
+        if run.config and but_for_seed(run) == of_base:
             of_seed[run.config.get("seed")] = value
     own = values[runs.index(base)]
     return [value - of_seed.get(run.config.get("seed"), own) for run, value in zip(runs, values)]
