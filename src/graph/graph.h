@@ -50,7 +50,7 @@ struct RoundingPoint {
   // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
   std::optional<BlockFormat> block = {};
   const BlockCounts* blocks = nullptr;
-  backend::HadamardRule hadamard;  // of a block-scaled operand, before it is rounded
+  backend::HadamardRule hadamard = {};  // of a block-scaled operand, before it is rounded
   // An operand may have scales of rows, and the blocks or rows of another one; unset: its own.
   bool row_scaled = false;
   std::optional<Operand> laid_as = {};

@@ -59,20 +59,6 @@ Spelling Classify(std::string_view text) {
   return at == whole ? Spelling::kInteger : Spelling::kDecimal;
 }
 
-// Shows what was written, shortened at a character's end (never within the bytes of one of UTF-8),
-// with control characters as blanks, so that a message stays one line.
-std::string Shown(const std::string& text) {
-  constexpr std::size_t kLimit = 40;
-  std::string shown;
-  for (char c : text) {
-    if (shown.size() >= kLimit && (static_cast<unsigned char>(c) & 0xC0u) != 0x80u) {
-      return "'" + shown + "...'";
-    }
-    shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return "'" + shown + "'";
-}
-
 // Common to both kinds of number; `spelling` is set where the scalar may be one.
 std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling& spelling) {
   if (node.kind != YamlNode::Kind::kScalar) return Expected(what, node);
