@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -27,6 +28,17 @@ std::string Trimmed(const std::string& cell) {
   return begin == std::string::npos ? "" : cell.substr(begin, end + 1 - begin);
 }
 
+// The words of a text that stand in backticks.
+std::vector<std::string> InBackticks(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = text.find('`'); begin != std::string::npos;) {
+    const std::size_t end = text.find('`', begin + 1);
+    words.push_back(text.substr(begin + 1, end - begin - 1));
+    begin = text.find('`', end + 1);
+  }
+  return words;
+}
+
 // The columns of one file in README.md: the first table below its heading.
 std::vector<Documented> InReadme(const std::string& file) {
   std::ifstream readme(std::string(ADA_SOURCE_DIR) + "/src/telemetry/README.md");
@@ -36,10 +48,23 @@ std::vector<Documented> InReadme(const std::string& file) {
   while (std::getline(readme, line) && line != "| column | type | meaning |") continue;
   std::getline(readme, line);  // the line below the titles
   while (std::getline(readme, line) && line.starts_with("| ")) {
-    const std::size_t type = line.find('|', 1), meaning = line.find('|', type + 1);
-    CHECK(Trimmed(line.substr(meaning + 1, line.size() - meaning - 2)).size() > 3);
-    columns.push_back(
-        {Trimmed(line.substr(1, type - 1)), Trimmed(line.substr(type + 1, meaning - type - 1))});
+    const std::size_t second = line.find('|', 1), third = line.find('|', second + 1);
+    const std::string meaning = line.substr(third + 1);
+    const std::string type = Trimmed(line.substr(second + 1, third - second - 1));
+    CHECK(Trimmed(meaning.substr(0, meaning.size() - 1)).size() > 3);
+    const std::vector<std::string> names = InBackticks(line.substr(0, second));
+    if (!type.empty()) {  // one column, or several beside each other
+      for (const std::string& name : names) columns.push_back({name, type});
+      continue;
+    }
+    REQUIRE(names.size() == 2);  // the first and the last of several columns of another file
+    const std::vector<std::string> other = InBackticks(meaning);
+    REQUIRE(other.size() == 1);
+    const std::vector<Documented> all = InReadme(other[0]);
+    const auto first = std::ranges::find(all, names[0], &Documented::name);
+    const auto last = std::ranges::find(first, all.end(), names[1], &Documented::name);
+    REQUIRE(last != all.end());
+    columns.insert(columns.end(), first, last + 1);
   }
   return columns;
 }

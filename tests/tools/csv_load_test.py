@@ -3,6 +3,7 @@ and the same numbers. After a SIGKILL at any moment too."""
 import csv
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -39,9 +40,15 @@ def documented():
         if line.startswith("## "):  # sections that are no file's are left out
             name = line[3:]
             columns = files.setdefault(name.removesuffix(".csv"), {}) if name.endswith(".csv") else {}
-        cells = [cell.strip(" `") for cell in line.split("|")]
-        if len(cells) > 4 and cells[2] in {"integer", "flag", "number", "scale", "text"}:
-            columns[cells[1]] = cells[2]
+        cells = [cell.strip() for cell in line.split("|")]
+        names = re.findall("`([^`]+)`", cells[1]) if len(cells) > 4 else []
+        if names and cells[2] in {"integer", "flag", "number", "scale", "text"}:
+            columns.update(dict.fromkeys(names, cells[2]))
+        elif len(names) == 2 and not cells[2]:  # from one column of another file to a later one
+            other = files[re.search("`(.+)[.]csv`", cells[3]).group(1)]
+            between = list(other)
+            between = between[between.index(names[0]):between.index(names[1]) + 1]
+            columns.update({name: other[name] for name in between})
     return files
 
 
