@@ -132,8 +132,8 @@ class RunFolder:
         if not overwrite:
             raise FolderInUse(f"{self.path}: holds a recorded run; overwrite=True deletes it, or "
                               "choose another folder")
-        for name in OWN:
-            (self.path / name).unlink(missing_ok=True)
+        for path in [*(self.path / name for name in OWN), *self.path.glob("dump/step-*.safetensors")]:
+            path.unlink(missing_ok=True)
 
     def add(self, table, **row):
         row = {name: row.get(name, "" if kind == "text" else math.nan)
