@@ -16,10 +16,10 @@ namespace ada::judge {
 struct RecipeRow : telemetry::BlockFigures {
   std::string recipe, layer, tensor, format;  // tensor: forward.x, dw.dy ...
   double scale = 1;                           // S that the values carry
-  // Why most is lost; empty: nothing is. "saturated": more was cut off at the largest element. Of
-  // plain formats whose the scale is: "row" or "tensor" (values lie too far below its largest one),
-  // "fixed scale", "no scale"; of blocks the causes of BlockCounts: "block" (beside_largest),
-  // "scale rounding", "scale floor", "tensor scale".
+  // Why most is lost; empty: nothing is. "saturated": more was cut off at the largest element.
+  // Plain formats: "row" or "tensor", where values lie too far below the largest one of their
+  // scale, "fixed scale", "no scale". Blocks have the causes of BlockCounts: "block"
+  // (beside_largest), "scale rounding", "scale floor", "tensor scale".
   std::string cause;
 };
 
