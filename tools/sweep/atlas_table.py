@@ -73,23 +73,28 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     said = {(network, part): read(folder, f"{network}/{part}")
             for network in NETWORKS for part in [*ROWS, "ablate", "switch"]}
-    rows = [[arm, *(cell(said[network, part], arm)[0] for network in NETWORKS),
-             cell(said["gpt", part], arm)[1]]
-            for part, arms in ROWS.items() for arm in arms]
-    print_table(["arm", *NETWORKS.values(), "GPT's worst tensor"], rows)
     for network, title in NETWORKS.items():
         found = [one for (name, _), one in said.items() if name == network and one is not None]
         if found:
-            print(f"\n{title}: {found[0]['steps']} of {found[0]['configured_steps']} steps, "
-                  f"{len(found[0]['seeds'])} seeds; chance alone (twins of fp32) "
-                  f"{found[0]['noise']:.2g}")
-    print("\nThe last tenth of the steps in bf16 again:\n")
-    print_table(["products", "GPT"], [[arm, cell(said["gpt", "switch"], arm)[0]]
-                                      for arm in SWITCHES])
-    print("\nIngredients of nvfp4_pretraining, GPT:\n")
+            print(f"{title}, {found[0]['steps']} of {found[0]['configured_steps']} steps, "
+                  f"{len(found[0]['seeds'])} seeds; chance alone (twins of fp32): "
+                  f"{found[0]['noise']:.2g}\n")
+            print_table(["arm", "minus fp32", "lost most"],
+                        [[arm, *cell(said[network, part], arm)] for part, arms in ROWS.items()
+                         if said[network, part] for arm in arms])
+            print()
+    print("Missing parts: " + ", ".join(
+        f"{network}/{part}" for network in NETWORKS for part in [*ROWS, *(
+            ["switch", "ablate"] if network == "gpt" else [])]
+        if said[network, part] is None and (network, part) != ("resnet20", "muon")))
+    if said["gpt", "switch"]:
+        print("\nThe last tenth of the steps in bf16 again, GPT:\n")
+        print_table(["products", "minus fp32"], [[arm, cell(said["gpt", "switch"], arm)[0]]
+                                                 for arm in SWITCHES])
     parts = said["gpt", "ablate"]
     if parts is None:
-        return print("missing")
+        return
+    print("\nIngredients of nvfp4_pretraining, GPT:\n")
 
     def told(effect):
         return "" if effect["mean"] is None else (
