@@ -46,7 +46,7 @@ ARROWS = {
     "graph": ["vision", "config/config.h", "scaling", "backend/*.h", "layers",
               "parallel/communicator.h"],
     "optim": ["backend/*.h"],
-    "judge": ["config", "scaling", "layers", "graph/network", "telemetry"],
+    "judge": ["config", "scaling", "backend/*.h", "layers", "graph/network", "telemetry"],
     "step": ["config", "data", "scaling", "backend/*.h", "graph", "optim", "telemetry", "parallel"],
     "record": ["config", "scaling", "backend/*.h", "graph", "optim", "telemetry", "parallel",
                "judge", "step"],

@@ -15,15 +15,15 @@ import sys
 # Words of each page.
 LIMITS = {
     "README.md": 1050,
-    "configs/COMMANDS.md": 1200,
+    "configs/COMMANDS.md": 1210,
     "configs/ACCUMULATORS.md": 1050,
     "configs/CHOOSE.md": 770,
-    "configs/JSON.md": 650,
+    "configs/JSON.md": 660,
     "configs/MISMATCH.md": 570,
     "configs/README.md": 930,
     "configs/RESULTS.md": 1750,
     "configs/VERDICTS.md": 630,
-    "configs/blocks.md": 1260,
+    "configs/blocks.md": 1262,
     "configs/data.md": 930,
     "configs/formats.md": 1130,
     "configs/language.md": 660,
@@ -40,10 +40,10 @@ LIMITS = {
     "src/scaling/README.md": 2470,
     "src/telemetry/README.md": 4110,
     "tests/README.md": 1010,
-    "tools/README.md": 1930,
+    "tools/README.md": 1904,
     "tools/bench/README.md": 1830,
     "tools/package/README.md": 570,
-    "tools/python/README.md": 1250,
+    "tools/python/README.md": 1254,
 }
 OTHERS = 500  # of a page that has no row
 ALL = 42000

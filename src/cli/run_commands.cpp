@@ -18,7 +18,7 @@ namespace {
 // Formats are a list, although a run is judged by one: several are for dumps.
 struct WhatIfArguments {
   std::string folder, dump, policy;
-  std::vector<std::string> formats;
+  std::vector<std::string> formats, recipes;
   std::optional<double> scale;
   std::vector<std::string> set;
   ViewFlags view;
@@ -56,9 +56,26 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
   return 0;
 }
 
-// There are three questions: a dump that is named; a run and a block-scaled format, which its
-// newest dump answers; and a run and a plain format, scale or policy, which its histograms answer.
+// Recipes are judged by a run's newest dump; its configuration tells which layers they spare.
+int WhatIfOfRecipes(const WhatIfArguments& a) {
+  const char* other = a.scale              ? "--scale"
+                      : !a.policy.empty()  ? "--policy"
+                      : !a.formats.empty() ? "--format"
+                      : !a.dump.empty()    ? "--dump"
+                      : !a.set.empty()     ? "--set"
+                                           : nullptr;
+  if (other != nullptr)
+    throw ConfigError(std::string("--recipe: judges a run's newest dump as it is; leave out ") +
+                      other);
+  study::WhatIfRecipes({a.folder, a.recipes, a.view.View()}, std::cout, std::cerr);
+  return 0;
+}
+
+// There are four questions: a dump that is named; a run and a block-scaled format, or recipes,
+// which its newest dump answers; and a run and a plain format, scale or policy, which its
+// histograms answer. A run without any of these is judged by all recipes.
 int WhatIf(WhatIfArguments& a) {
+  if (!a.recipes.empty() && (!a.dump.empty() || !a.formats.empty())) return WhatIfOfRecipes(a);
   std::vector<AnyFormat> formats;
   for (const std::string& format : a.formats) formats.push_back(config::ReadAnyFormat(format));
   if (!a.dump.empty()) {
@@ -71,6 +88,8 @@ int WhatIf(WhatIfArguments& a) {
     return WhatIfOfDump(a, what, a.dump, formats);
   }
   RequireOperand(a.folder, a.set, "RUN_DIR", "what-if");
+  if (!a.recipes.empty() || (formats.empty() && !a.scale && a.policy.empty() && a.set.empty()))
+    return WhatIfOfRecipes(a);
   if (AnyOfBlocks(formats)) {
     const std::string dump = study::NewestDump(a.folder);
     std::cerr << "blocks are judged in " << dump << '\n';
@@ -117,13 +136,19 @@ int WatchRun(const study::WatchOptions& options) {
 Command AddWhatIf(CLI::App& app) {
   auto a = std::make_shared<WhatIfArguments>();
   CLI::App* command =
-      Add(app, "what-if", "what another format, scale or policy would have lost",
+      Add(app, "what-if", "what recipes, or another format, scale or policy would have lost",
+          "  ada-train what-if runs/gpt2_jargon_quick\n"
           "  ada-train what-if runs/fashion_quickstart --format fp8_e5m2 --scale 1024\n"
           "  ada-train what-if runs/fashion_quickstart --policy dynamic --set "
           "scaling.growth_interval=100\n"
           "  ada-train what-if --dump runs/a/dump/step-00000100.safetensors --format mxfp8_e4m3 "
           "--format nvfp4");
-  AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
+  AddFolder(*command, a->folder,
+            "a run; without an option every recipe is judged in its newest dump (log.dump_every), "
+            "a plain format, scale or policy by its histograms (log.histogram_every)");
+  command->add_option("--recipe", a->recipes, "judge this recipe alone, or several (default: all)")
+      ->type_name("RECIPE")
+      ->allow_extra_args(false);
   command
       ->add_option(
           "--dump", a->dump,

@@ -5,32 +5,12 @@
 #include <utility>
 
 #include "io/tensor_names.h"
+#include "judge/plain_counts.h"
 #include "number/blocks/operand_blocks.h"
 #include "number/stats.h"
 
 namespace ada::judge {
 namespace {
-
-// What rounding to a plain format does.
-// A plain format has neither blocks nor causes of loss; those figures stay as they are.
-void TakePlain(const StoredTensor& tensor, const NumberFormat& format,
-               telemetry::BlockFigures& figures) {
-  double signal = 0, noise = 0;
-  for (const float x : tensor.values) {
-    const float rounded = RoundTo(format, x);
-    const bool finite = std::isfinite(x);
-    ++figures.numel;
-    figures.zeros += x == 0;
-    figures.inf += std::isinf(x);
-    figures.nan += std::isnan(x);
-    figures.lost += finite && x != 0 && rounded == 0;
-    figures.saturated += finite && std::fabs(x) >= OverflowThreshold(format);
-    const auto exact = static_cast<double>(x), error = exact - static_cast<double>(rounded);
-    signal += exact * exact, noise += error * error;
-  }
-  figures.lost_pct_nonzero = PercentOf(figures.lost, figures.numel - figures.zeros);
-  if (signal > 0) figures.sqnr_db = 10 * std::log10(signal / noise);
-}
 
 OperandRow OperandRowOf(const MatmulTensors& layer, const char* name, const StoredTensor& tensor,
                         const OperandPlace& place, const AnyFormat& format) {
@@ -42,7 +22,10 @@ OperandRow OperandRowOf(const MatmulTensors& layer, const char* name, const Stor
     QuantizeOperand(*blocks, place, tensor.bf16, tensor.values, nullptr, &counts);
     row.Take(counts);
   } else {
-    TakePlain(tensor, std::get<NumberFormat>(format), row);
+    // A plain format has neither blocks nor causes of loss; those figures stay as they are.
+    PlainCounts counts;
+    for (const float x : tensor.values) counts.Take(std::get<NumberFormat>(format), {}, x);
+    counts.GoTo(row);
   }
   return row;
 }

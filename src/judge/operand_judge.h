@@ -26,6 +26,10 @@ struct MatmulTensors {
   std::string layer;
   bool linear = true, transposed = false;
   std::int64_t groups = 1;
+  bool has_dx = true;
+  // In a convolution each pixel of x meets one of dy alone, as with a kernel of 1 and a stride of
+  // 1, or with tokens.
+  bool pointwise = false;
   StoredTensor x, w, dy;
 };
 

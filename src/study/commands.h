@@ -220,6 +220,17 @@ struct WhatIfDumpOptions {
 // layer, or tensors that do not fit together.
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out);
 
+// what-if RUN: what each recipe would lose of the operands in the newest dump of a run.
+struct WhatIfRecipesOptions {
+  std::string folder;
+  std::vector<std::string> recipes;  // empty: all
+  View view = View::kCsv;
+};
+
+// Writes a row for each recipe, layer and operand, or tables; the verdict goes to `notes` beside a
+// CSV. DataError where the run has no dump, ConfigError for an unknown recipe.
+void WhatIfRecipes(const WhatIfRecipesOptions& options, std::ostream& out, std::ostream& notes);
+
 // The dump of the last step that a run has dumped (log.dump_every). DataError where it has none.
 std::string NewestDump(const std::string& folder);
 

@@ -81,8 +81,8 @@ class TerminalTextTest(unittest.TestCase):
         for arguments in (["inspect", "t.safetensors"], ["inspect", "t.safetensors", "--all"],
                           ["recommend", "run"],
                           ["compare", "run", "run"], ["watch", "run", "--once"],
-                          ["what-if", "run"], ["convert", "\x1b[31m.safetensors", "x", "--format",
-                                               "fp16"], ["--config", "\x1b[31m.yaml"]):
+                          ["what-if", "run", "--scale", "1"],
+                          ["convert", "\x1b[31m.safetensors", "x", "--format", "fp16"], ["--config", "\x1b[31m.yaml"]):
             with self.subTest(arguments):
                 result = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True,
                                         check=False)
@@ -117,7 +117,7 @@ class TerminalTextTest(unittest.TestCase):
                     self.assertEqual(len(lines), len(names))
 
     def test_tables_on_a_terminal_csv_in_a_pipe(self):
-        for arguments, title in ((["what-if", "run"], "step,epoch,layer"),
+        for arguments, title in ((["what-if", "run", "--scale", "1"], "step,epoch,layer"),
                                  (["replay", "--preset", "keras"], "attempt,step,overflow")):
             with self.subTest(arguments):
                 shown = self.on_terminal(*arguments)
@@ -134,7 +134,7 @@ class TerminalTextTest(unittest.TestCase):
         self.assertEqual(result.stdout.decode().splitlines()[1:], ["1,1,0,8,0,8,", "2,2,1,8,1,4,"])
 
     def test_text_for_programs(self):
-        for arguments in (["inspect", "t.safetensors", "--csv", "counts"], ["what-if", "run"]):
+        for arguments in (["inspect", "t.safetensors", "--csv", "counts"], ["what-if", "run", "--scale", "1"]):
             with self.subTest(arguments):
                 out, _ = self.piped(*arguments)
                 self.assertIn(NAME, out)

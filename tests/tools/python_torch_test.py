@@ -346,6 +346,71 @@ class RecordTest(head.Scratch):
         with self.assertRaisesRegex(RuntimeError, "no forward pass"):
             self.record(net).step(1.0)
 
+    def test_dumps_are_what_the_products_took(self):
+        """Of images, tokens and a layer that reads the input; and the model's losses stay."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.mix = nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2), nn.Linear(6, 5)
+                self.head = nn.Linear(80, 3)
+
+            def forward(self, x):
+                x = self.mix(self.conv(x).flatten(2).transpose(1, 2))
+                return self.head(x.flatten(1))
+
+        def losses(recorded):
+            torch.manual_seed(2)
+            net = Net()
+            taken, found = {}, []
+            for name, module in net.named_children():
+                module.register_forward_pre_hook(
+                    lambda _, args, name=name: taken.update({name + ".x": args[0].detach()}))
+                module.register_full_backward_hook(
+                    lambda _, __, dy, name=name: taken.update({name + ".dy": dy[0]}))
+            recorder = self.record(net, every=2, dump_every=2) if recorded else None
+            optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            for step in range(2):
+                taken.update({name: w.detach().clone() for name, w in net.named_parameters()})
+                optimizer.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16):
+                    loss = functional.cross_entropy(net(images[step]), torch.arange(8) % 3)
+                loss.backward()
+                optimizer.step()
+                found.append(loss.item())
+                if recorder:
+                    recorder.step(loss)
+            if recorder:
+                recorder.close()
+            return found, taken
+
+        images = torch.randn(2, 8, 4, 8, 8, generator=torch.Generator().manual_seed(1))
+        plain, _ = losses(False)
+        found, taken = losses(True)
+        self.assertEqual(found, plain)
+        self.assertEqual(sorted(os.listdir(self.folder / "run/dump")),
+                         ["step-00000001.safetensors", "step-00000002.safetensors"])
+        dump = cases.load(self.folder / "run/dump/step-00000002.safetensors")
+        for name in ("conv", "mix", "head"):
+            for tensor, value in (("x", taken[name + ".x"]), ("w", taken[name + ".weight"]),
+                                  ("dy", taken[name + ".dy"])):
+                value = value.bfloat16().float()
+                if name == "mix" and tensor != "w":  # [n, tokens, channels]
+                    value = value.transpose(1, 2)[..., None]
+                self.assertTrue(torch.equal(torch.tensor(dump[f"{name}.{tensor}"][1]), value),
+                                (name, tensor))
+        with self.assertRaisesRegex(ValueError, "leave out format="):
+            ada_train.torch.record(Net(), None, self.folder / "b", dump_every=1, format="fp8_e5m2")
+        if BINARY:
+            told = subprocess.run([BINARY, "what-if", self.folder / "run", "--csv"],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            layers = {tuple(row.split(",")[1:3]) for row in told.stdout.splitlines()[1:]
+                      if row.startswith("te_mxfp8,")}
+            self.assertEqual(len(layers), 3 * 6 - 2)  # conv computes no dx
+            self.assertNotIn(("conv", "dx.dy"), layers)
+        self.record(Net(), overwrite=True).close()
+        self.assertFalse((self.folder / "run/dump").exists())
+
     @unittest.skipUnless(BINARY, "ADA_BINARY is not set")
     def test_the_commands_for_runs(self):
         net = model()

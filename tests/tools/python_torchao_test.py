@@ -201,6 +201,20 @@ class TorchaoTest(head.WithLibrary):
         for tensor, x in seen.items():
             self.assertAlmostEqual(float(rows["2", tensor]["l1"]) / float(x.abs().sum()), 1, 5)
 
+    def test_a_frozen_layer_that_reads_the_input(self):
+        """Its forward product rounds as before, and it has no other."""
+        rows = {}
+        for frozen in (False, True):
+            net, name = self.converted(), f"frozen{frozen}"
+            for p in net[0].parameters():
+                p.requires_grad_(not frozen)
+            self.recorded(net, name, steps=1)
+            rows[frozen] = {(r["layer"], r["tensor"]): r for r in self.rows(name, "blocks")}
+        self.assertEqual({tensor for layer, tensor in rows[True] if layer == "0"},
+                         {"forward.x", "forward.w"})
+        for name in (("0", "forward.x"), ("0", "forward.w")):
+            self.assertEqual(rows[True][name], rows[False][name])
+
     def test_products_of_the_processor(self):
         """Not emulated: by torch._scaled_mm, whose rows pass through bf16."""
         for recipe in ("tensorwise", "rowwise", "rowwise_with_gw_hp"):

@@ -23,16 +23,21 @@ double BitsOf(const BlockFormat& format) {
   return 1 + format.element.exponent_bits + format.element.mantissa_bits + scale / shared;
 }
 
-// Adds a row of the format; operands of any step.
-void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
-         double target, JudgedFormat& judged) {
+}  // namespace
+
+double SaturatedPct(const telemetry::BlockFigures& row) {
+  const auto nonzero = static_cast<double>(row.numel - row.zeros);
+  return nonzero > 0 ? 100 * static_cast<double>(row.saturated) / nonzero : 0;
+}
+
+void AddJudged(const telemetry::BlockFigures& row, const std::string& layer,
+               const std::string& tensor, double target, JudgedFormat& judged) {
   const std::string name = layer + "." + tensor;
   judged.seen.insert(name);
   // A step that overflowed before this rounding says nothing of the format.
   if (row.inf + row.nan > 0) return;
   judged.operands.insert(name);
-  const auto nonzero = static_cast<double>(row.numel - row.zeros);
-  const double saturated = nonzero > 0 ? 100 * static_cast<double>(row.saturated) / nonzero : 0;
+  const double saturated = SaturatedPct(row);
   if (row.lost_pct_nonzero > judged.lost_pct)
     judged.lost_pct = row.lost_pct_nonzero, judged.lost_by = name;
   if (saturated > judged.saturated_pct)
@@ -46,8 +51,6 @@ void Add(const telemetry::BlockFigures& row, const std::string& layer, const std
   if (row.lost_pct_nonzero + saturated > 100 * target || noisy || row.broken_blocks > 0)
     judged.failing.insert(name);
 }
-
-}  // namespace
 
 std::string JudgedFormat::Text() const {
   std::string text = Formatted("(%.3g bits): ", bits);
@@ -74,7 +77,7 @@ std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options) {
           FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
       if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
     }
-    Add(row, row.layer, row.tensor, options.underflow_target, judged);
+    AddJudged(row, row.layer, row.tensor, options.underflow_target, judged);
   };
   EachRowIfThere<telemetry::WhatIfBlockRow>(options.folder, each);
   EachRowIfThere<BlockRow>(options.folder, each);

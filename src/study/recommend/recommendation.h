@@ -18,6 +18,7 @@
 #include "io/tensor_names.h"
 #include "study/commands.h"
 #include "study/run_files.h"
+#include "telemetry/block_figures.h"
 #include "telemetry/totals.h"
 
 namespace ada::study {
@@ -235,6 +236,11 @@ struct JudgedFormat {
 
   std::string Text() const;  // "(8.25 bits): serves all 102 operands; SQNR at least 31.4 dB (fc)"
 };
+// The share of a row's values other than zero that were cut off, in percent.
+double SaturatedPct(const telemetry::BlockFigures& row);
+// Adds an operand of some step. target: the share that it may lose.
+void AddJudged(const telemetry::BlockFigures& row, const std::string& layer,
+               const std::string& tensor, double target, JudgedFormat& judged);
 // Sorted: the narrowest first, and of those with as many bits that with more SQNR.
 std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options);
 // The first that serves all operands that any was seen with; null: none does.

@@ -1,6 +1,7 @@
 """The folder of a run that another program trains, written as ada-train writes its own: CSV files
 whose rows are whole whenever they are flushed, steps.csv last, and summary.json at the end. Holds
 the folder's lock, so that `ada-train watch` knows that the run goes on."""
+import contextlib
 import errno
 import fcntl
 import json
@@ -132,8 +133,10 @@ class RunFolder:
         if not overwrite:
             raise FolderInUse(f"{self.path}: holds a recorded run; overwrite=True deletes it, or "
                               "choose another folder")
-        for name in OWN:
-            (self.path / name).unlink(missing_ok=True)
+        for path in [*(self.path / name for name in OWN), *self.path.glob("dump/step-*.safetensors")]:
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # none, or with files of others
+            (self.path / "dump").rmdir()
 
     def add(self, table, **row):
         row = {name: row.get(name, "" if kind == "text" else math.nan)

@@ -22,7 +22,7 @@ def __getattr__(name):
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,
            weights=None, gradients=None, weight_gradients=None, saturate=False, every=100,
            histogram_every=None, statistics=("y", "dx", "dy", "dw"), layers="*", name=None,
-           dataset=None, overwrite=False, operands=None):
+           dataset=None, overwrite=False, operands=None, dump_every=0):
     """Records the training of `model` by `optimizer` into `folder`, until close().
 
     Call recorder.step(loss) once behind each attempt to update the weights, skipped ones included:
@@ -55,10 +55,13 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
         (default: `every`; 0: none). The first step is logged too.
     statistics: which of y, w, dx, dw, dy are counted; layers: glob on the modules' names, or
         several: others are neither recorded nor rounded.
+    dump_every: steps between files dump/step-*.safetensors with x, w and dy of linear layers and
+        convolutions (0: none), by which `ada-train what-if` judges recipes and formats in blocks.
     overwrite: delete a recorded run that the folder holds.
     """
     return Recorder(model, optimizers.of(optimizer), folder, scaler=scaler, scale=scale,
                     formats=(format, activations, weights, gradients, weight_gradients, saturate),
                     every=every, histogram_every=every if histogram_every is None
                     else histogram_every, statistics=statistics, layers=layers, name=name,
-                    dataset=dataset, overwrite=overwrite, operands=operands)
+                    dataset=dataset, overwrite=overwrite, operands=operands,
+                    dump_every=dump_every)

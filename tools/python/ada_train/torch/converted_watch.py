@@ -55,10 +55,13 @@ class ConvertedWatch:
                                         through={})
 
     def _forward(self, attempt, x, y):
-        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor) or not (
-                y.requires_grad):
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
             return
-        if self._how.operands is not PLAIN and not _is_by_the_library(x, y):
+        # A frozen layer that reads the input has no graph, which alone tells whether one of INT8
+        # computes what it was converted to.
+        if not y.requires_grad and self._how.kind == "int8":
+            return
+        if y.requires_grad and self._how.operands is not PLAIN and not _is_by_the_library(x, y):
             self._stands_idle(attempt)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
             rows = x.detach().reshape(-1, x.shape[-1])
@@ -73,6 +76,8 @@ class ConvertedWatch:
                 found = found + bias.detach().float()
         attempt.add(self._name, "w", w, formats.of(w.dtype))
         attempt.add(self._name, "y", found, self._stored("forward", y.dtype))
+        if not y.requires_grad:
+            return
         dtype, needs = x.dtype, x.requires_grad
         # What the backward pass takes, as it is now: both may be changed before it comes.
         rows, w = rows.clone(), w.clone()

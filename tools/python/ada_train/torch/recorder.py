@@ -11,9 +11,10 @@ from ada_train.csv_writer import nine_digits, shortest
 from ada_train.no_gradient import BRANCH, layers_without_gradient
 from ada_train.not_finite import advice_text, name_text
 from ada_train.recording import RunFolder
-from ada_train.torch import config, formats
+from ada_train.torch import config, formats, hooks
 from ada_train.torch.clock import Clock
 from ada_train.torch.converted import Table, linear_layers
+from ada_train.torch.dumps import Dumps
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import Names, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
@@ -61,11 +62,14 @@ class Recorder:
 
     def __init__(self, model, optimizer, folder, *, scaler, scale, formats, every,
                  histogram_every, statistics, layers, name, dataset, overwrite, scaling=None,
-                 operands=None):
+                 operands=None, dump_every=0):
         unknown = [tensor for tensor in statistics if tensor not in TENSORS]
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
                              + ", ".join(TENSORS))
+        if dump_every and (operands is not None or any(formats)):  # some format, or saturate
+            raise ValueError("dump_every: is for a model in the formats that it computes in; leave "
+                             "out format= and operands=")
         if is_compiled(model):
             raise ValueError("record(): the model is behind torch.compile, which hides its layers; "
                              "record the model before torch.compile")
@@ -81,7 +85,7 @@ class Recorder:
         self._scaling = scaling  # the engine of AdaLossScaled, which chooses scales by layer
         self._policy = (config.policy_of(scaler, self._fixed) if scaling is None
                         else {"policy": scaling.policy.name, "section": scaling.policy.section})
-        self._log = (every, histogram_every, list(statistics))
+        self._log, self._dump_every = (every, histogram_every, list(statistics)), dump_every
         self._name = name or os.path.basename(os.path.abspath(folder))
         self._model, self._dataset = model, dataset
         self._clock, self._epoch, self._scale = Clock(), 1, None
@@ -92,9 +96,12 @@ class Recorder:
         try:
             self._folder = RunFolder(folder, overwrite, histogram_every > 0,
                                      taken is not None or converted)
+            self._dumps = Dumps(folder, names if dump_every else {}, lambda: self.attempt,
+                                lambda step: due(dump_every, step))
         except BaseException:
             self._watching.remove()
             raise
+        hooks.keep_to_the_module(self._dumps.hooks)
         self._folder.ended = lambda: self.close("interrupted")
         Names(model).warn()
 
@@ -158,6 +165,7 @@ class Recorder:
             self._folder.add("timing", step=attempt.step, **self._clock.row())
         if attempt.counts:
             self._folder.flush()
+        self._dumps.write(attempt.step)
         self._watching.next()
         self._clock.begin("data")
 
@@ -291,16 +299,23 @@ class Recorder:
         every, bins_every, tensors = self._log
         log = {"every": max(1, every), "histogram_every": bins_every,
                "statistics": "[" + ", ".join(f'"{t}"' for t in tensors) + "]"}
+        if self._dump_every:
+            log["dump_every"] = self._dump_every
         self._folder.write_config(config.text_of(
             self._name, self._watching.batch, self._watching.traced, self._precision(),
             self._policy, self._optimizer, self._epoch, log))
         table = self.table()
         self._folder.log(f"{table}\n" if table.says_something else "")
 
+    def _remove_hooks(self):
+        self._watching.remove()
+        for hook in self._dumps.hooks:
+            hook.remove()
+
     def abandon(self):
         """Takes the hooks off and lets the folder go, of a recording that does not begin."""
         self._closed = True
-        self._watching.remove()
+        self._remove_hooks()
         self._folder.abandon()
 
     def close(self, status="finished"):
@@ -308,7 +323,7 @@ class Recorder:
         if self._closed:
             return
         self._closed = True
-        self._watching.remove()
+        self._remove_hooks()
         precision = self._precision() if self._watching.traced else {}
         facts = {"name": self._name, "status": status, "model": type(self._model).__name__,
                  "dataset": self._dataset or "external", "format": precision.get("format", "fp32"),

@@ -1,32 +1,25 @@
-// what-if --dump: what formats would lose of the operands of a dump's products.
-// Blocks depend on neighboring values, which histograms do not know, so a dump of whole tensors is
-// judged (judge/operand_judge.h).
+// Reads layers from a dump: which tensors of a file belong to one product, and in which layout.
+#include "study/what_if/dumped_matmuls.h"
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <numeric>
-#include <ostream>
 
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "io/tensor_files/safetensors.h"
 #include "io/text.h"
-#include "judge/operand_judge.h"
 #include "number/tensor.h"
 #include "study/commands.h"
-#include "study/row_json.h"
 #include "study/run_files.h"
-#include "study/text_table.h"
-#include "telemetry/block_figures.h"
 #include "telemetry/run_folder.h"
 
 namespace ada::study {
 namespace {
 
 using judge::MatmulTensors;
-using judge::OperandRow;
 using judge::StoredTensor;
 
 // The number that the metadata have under `key`; 1 where they have none.
@@ -97,6 +90,12 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
                  one_row(layer.dy, layer.w.dims[0]);
   layer.transposed = file.MetadataOf("kind:" + name) == "conv_transpose2d";
   if (!layer.linear) layer.groups = GroupsOf(file, layer);
+  const std::vector<std::int64_t>& dims = layer.w.dims;
+  const bool single =
+      std::all_of(dims.begin() + 2, dims.end(), [](auto taps) { return taps == 1; });
+  const std::string stride = file.MetadataOf("stride:" + name);
+  layer.pointwise = single && (stride.empty() || stride == "1x1");
+  layer.has_dx = file.Find(name + ".dx") != nullptr || file.MetadataOf("dx:" + name) == "true";
   const std::string refusal = judge::RefuseShapes(layer);
   if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);
   return layer;
@@ -108,23 +107,23 @@ bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
   return kind.empty() || kind == "linear" || kind == "conv2d" || kind == "conv_transpose2d";
 }
 
-void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
-  // Equal rows keep the order of the file.
-  std::stable_sort(rows.begin(), rows.end(), telemetry::LosesMore);
-  out << "operands, those that lose most first (lost: of the values other than zero,\n"
-         "in %; satur.: values; SQNR and that of the worst block in dB; log2 of scales)\n";
-  constexpr std::size_t kFormatWidth = 14;
-  TextTable table({"layer", "operand", "format", "lost", "satur.", "SQNR", "worst", "scales"}, 3);
-  for (const OperandRow& row : rows) {
-    table.Row({row.layer, row.tensor, CutText(row.format, kFormatWidth),
-               PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
-               telemetry::DecibelText(row.sqnr_db), telemetry::DecibelText(row.sqnr_worst_db),
-               telemetry::ScalesText(row)});
-  }
-  table.Print(out, kTerminalWidth);
-}
-
 }  // namespace
+
+void EachDumpedMatmul(const SafetensorsFile& file,
+                      const std::function<void(const MatmulTensors&)>& use) {
+  std::size_t layers = 0;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
+    const std::string name = entry.name.substr(0, entry.name.size() - 2);
+    if (!IsMatmul(file, name)) continue;
+    ++layers;
+    use(LayerOf(file, name));
+  }
+  if (layers == 0)
+    throw DataError(file.path() +
+                    ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
+                    "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
+}
 
 std::string NewestDump(const std::string& folder) {
   RequireRun(folder);
@@ -136,40 +135,11 @@ std::string NewestDump(const std::string& folder) {
     if (telemetry::IsDump(name)) newest = std::max(newest, folder + "/dump/" + name);
   if (newest.empty())
     throw DataError(folder +
-                    ": has no dump, and histograms do not know the blocks of a format; run again "
-                    "with log.dump_every, or with the formats in log.what_if");
+                    ": has no dump, and histograms do not know the rows and blocks of a tensor; "
+                    "run again with log.dump_every (a recording: dump_every=); --format of a plain "
+                    "format, --scale and --policy are judged by log.histogram_every, blocks also "
+                    "by log.what_if");
   return newest;
-}
-
-void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
-  const SafetensorsFile file = SafetensorsFile::Open(options.dump);
-  const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
-  OrderedJson page = CommandJson("what-if");
-  page["dump"] = options.dump;
-  page["rows"] = OrderedJson::array();
-  if (csv) out << telemetry::Header<OperandRow>() << '\n';
-  std::vector<OperandRow> all;
-  std::size_t layers = 0;
-  for (const TensorEntry& entry : file.entries()) {
-    if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
-    const std::string name = entry.name.substr(0, entry.name.size() - 2);
-    if (!IsMatmul(file, name)) continue;
-    const MatmulTensors layer = LayerOf(file, name);
-    ++layers;
-    for (const AnyFormat& format : options.formats) {
-      for (OperandRow& row : judge::JudgeOperands(layer, format)) {
-        if (csv) out << telemetry::FieldsOf(row).text() << '\n';
-        if (json) page["rows"].push_back(RowJson(row));
-        if (!csv && !json) all.push_back(std::move(row));
-      }
-    }
-  }
-  if (layers == 0)
-    throw DataError(options.dump +
-                    ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
-                    "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
-  if (json) return PrintJson(page, out);
-  if (!csv) PrintOperands(std::move(all), out);
 }
 
 }  // namespace ada::study

@@ -12,7 +12,7 @@
 #include "study/commands.h"
 #include "study/row_json.h"
 #include "study/run_files.h"
-#include "study/what_if_summary.h"
+#include "study/what_if/summary.h"
 #include "telemetry/rows.h"
 
 namespace ada::study {

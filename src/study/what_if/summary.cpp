@@ -1,6 +1,6 @@
 // Texts for two readers: Text goes beside the CSV in lines that are as long as they need,
 // PrintTable to a terminal, where lines are wrapped anew.
-#include "study/what_if_summary.h"
+#include "study/what_if/summary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,16 @@
+// The layers of a dump (log.dump), or of any file with NAME.x, NAME.w and NAME.dy, whose products
+// what-if judges.
+#pragma once
+#include <functional>
+
+#include "io/tensor_files/safetensors.h"
+#include "judge/operand_judge.h"
+
+namespace ada::study {
+
+// Calls `use` with each linear layer and convolution, in the order of the file. Throws DataError
+// where there is none, or where tensors do not fit together.
+void EachDumpedMatmul(const SafetensorsFile& file,
+                      const std::function<void(const judge::MatmulTensors&)>& use);
+
+}  // namespace ada::study

@@ -1,0 +1,110 @@
+"""Dumps of a recording: x, w and dy of each product in some steps, as log.dump_every of ada-train
+writes them, for `ada-train what-if` and `inspect`."""
+import json
+import os
+import pathlib
+import struct
+
+import torch
+
+from ada_train.torch import formats
+from ada_train.torch.converted import conversion_of
+from ada_train.torch.layers import is_conv1d, is_product, tensors_of
+
+
+def _as_stored(x, dtype):
+    """Values as a kernel of that dtype takes them, in fp32."""
+    return x.detach().to(dtype).float().cpu()
+
+
+def _as_images(x):
+    """What a linear layer takes or gives, as a dump has it: [n, channels], or of sequences [n,
+    channels, tokens, 1]."""
+    if x.dim() < 3:
+        return x.reshape(-1, x.shape[-1])
+    return x.reshape(x.shape[0], -1, x.shape[-1]).transpose(1, 2).unsqueeze(-1)
+
+
+def write_safetensors(path, tensors, metadata):
+    """tensors: name -> fp32 tensor. The file appears whole or not at all."""
+    header, at = {"__metadata__": metadata}, 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(x.shape),
+                        "data_offsets": [at, at + 4 * x.numel()]}
+        at += 4 * x.numel()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    beside = path.with_name(f".ada-{os.getpid()}.tmp")
+    with open(beside, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for x in tensors.values():
+            file.write(x.contiguous().numpy().astype("<f4", copy=False).tobytes())
+    os.replace(beside, path)
+
+
+class Dumps:
+    """`names`: module -> name; `attempt`: a function that gives the attempt that goes on, or None;
+    `due`: of a step. Of a layer that runs several times in an attempt the last pass is kept."""
+
+    def __init__(self, folder, names, attempt, due):
+        self._folder, self._attempt, self._due = pathlib.Path(folder) / "dump", attempt, due
+        self._taken, self._metadata, self._inputs = {}, {}, {}
+        self.hooks = []
+        for module, name in names.items():
+            if not is_product(module) or conversion_of(module) is not None:
+                continue
+            if not isinstance(module, (torch.nn.Linear, torch.nn.Conv2d)) and not (
+                    is_conv1d(module)):
+                continue
+            self.hooks += [
+                module.register_forward_pre_hook(self._enter, with_kwargs=True),
+                module.register_forward_hook(lambda module, _, y, name=name:
+                                             self._leave(name, module, y))]
+
+    def _wants(self):
+        attempt = self._attempt()
+        return attempt is not None and self._due(attempt.step) and torch.is_grad_enabled()
+
+    @torch.compiler.disable
+    def _enter(self, module, args, kwargs):
+        if self._wants():
+            given = tensors_of(module, args, kwargs)
+            self._inputs[module] = given[0][1] if given else None
+
+    @torch.compiler.disable
+    def _leave(self, name, module, y):
+        x = self._inputs.pop(module, None)
+        if x is None or not isinstance(y, torch.Tensor) or not y.requires_grad:
+            return
+        if y.dtype not in formats.DTYPES or not self._wants():
+            return
+        dtype, computes_dx = y.dtype, x.requires_grad
+        x = _as_stored(x, dtype)  # a copy: what follows may overwrite it
+        y.register_hook(lambda dy: self._take(name, module, x, dy.detach(), dtype, computes_dx))
+
+    def _take(self, name, module, x, dy, dtype, computes_dx):
+        attempt = self._attempt()
+        if attempt is None:
+            return
+        w, dy = _as_stored(module.weight, dtype), _as_stored(dy, dtype)
+        about = {"kind": "linear"}
+        if isinstance(module, torch.nn.Conv2d):
+            about = {"kind": "conv2d", "groups": str(module.groups),
+                     "stride": "x".join(map(str, module.stride))}
+        else:
+            x, dy = _as_images(x), _as_images(dy)
+            w = w.T if is_conv1d(module) else w
+        for tensor, values in (("x", x), ("w", w), ("dy", dy)):
+            self._taken[f"{name}.{tensor}"] = values
+            self._metadata[f"format:{name}.{tensor}"] = formats.of(dtype).name
+        self._metadata[f"scale:{name}.dy"] = repr(float(attempt.scale))
+        self._metadata[f"dx:{name}"] = "true" if computes_dx else "false"
+        self._metadata.update({f"{key}:{name}": value for key, value in about.items()})
+
+    def write(self, step):
+        """Behind an attempt: a file, where it is one of those that are dumped."""
+        taken, metadata = self._taken, self._metadata
+        self._taken, self._metadata, self._inputs = {}, {}, {}
+        if taken:
+            self._folder.mkdir(exist_ok=True)
+            write_safetensors(self._folder / f"step-{step:08d}.safetensors", taken, metadata)
