@@ -8,6 +8,7 @@ import norms
 import products
 import rules
 from exact import single
+from formats import Format
 from network import entries
 from storing import Unsure
 
@@ -53,6 +54,11 @@ class Decisions:
             return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
         keys = self.keys_of(name)
         method = keys.get("method", "approx_range")
+        if near > 0.1 and method not in ("fixed", "exact_range"):  # of a difference that may be zero
+            row = self.written.get((name, False))
+            if row is None or self.dump is None and not self.twins:
+                raise Unsure(f"alpha of {name}")
+            near = 1.0
         state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None, "new": False})
         u_min, u_max = keys.get("u_min", form.smallest), form.largest
         every = keys.get("update_interval", 1)
@@ -78,6 +84,9 @@ class Decisions:
             state["cached"] = options
         state["passes"] += 1
         choices = []
+        if near == 1.0:
+            options = [(float(row["unbound"]), {"SB": "target", "AB": "target"}.get(row["limit"], row["limit"]))]
+            state["cached"] = options
         for value, word in options:
             bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
             choices.append((value, bound, pow2, alpha, limit))
@@ -155,7 +164,8 @@ class Decisions:
         def one(part, value, off, s_in, seen, seen_off):
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
-                near = 2e-3 + float(np.max(seen_off[seen != 0] / np.abs(seen[seen != 0]), initial=0.0))
+                share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
+                near = 2e-3 + float(np.max(share, initial=0.0))
                 alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
             else:
                 self.decided[f"{node.name}.{part}", False] = True
@@ -217,7 +227,9 @@ class Decisions:
         finite."""
         written = self.written.get((node.name, True))
         self.decided[node.name, True] = True
-        largest = max(m / s for m, s in branches)
+        if self.own_gradients() and not form.is_fp32:  # whose scale keeps any sum in range
+            form = Format("fp32")
+        largest = float(np.max([m / s for m, s in branches]))
         target = self.fitting_scale(branches, largest, form)
         total = add(target) if add else None
         if math.isfinite(largest) and add:

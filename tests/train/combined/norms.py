@@ -53,7 +53,9 @@ class BatchNorm(Layer):
         off = {"weight": np.abs(dy) * self.x_hat_error, "bias": 0.0}
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             self.grads[name] = part.sum(self.axes), (np.abs(part) * 4e-6 + off[name]).sum(self.axes)
-        return [(value, np.abs(self.factor) * terms * 6e-6)]
+        b_off = (np.abs(dy) * self.x_hat_error).mean(self.axes, keepdims=True)
+        terms = terms * 6e-6 + self.x_hat_error * np.abs(b) + np.abs(self.x_hat) * b_off
+        return [(value, np.abs(self.factor) * terms)]
 
 
 class LayerNorm(Layer):
@@ -76,8 +78,8 @@ class LayerNorm(Layer):
         self.x_hat = (x - mean) * self.inverse
         value = gamma * self.x_hat + beta
         error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta))
-        if self.center:
-            error = error + np.abs(gamma) * self.inverse * _span(x, 1) * 1e-6
+        self.x_hat_error = self.inverse * _span(x, 1) * 1e-6 * self.center  # x - mean is off by the roundings of both
+        error = error + np.abs(gamma) * self.x_hat_error
         return value, np.where(np.isfinite(error), error, 0)
 
     def backward(self, dy):
@@ -93,8 +95,11 @@ class LayerNorm(Layer):
         )
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             if name in self.params:
-                self.grads[name] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
-        return [(value, self.inverse * terms * 6e-6)]
+                off = np.abs(dy) * self.x_hat_error if name == "weight" else 0.0
+                self.grads[name] = part.sum((0, 2, 3)), (np.abs(part) * 4e-6 + off).sum((0, 2, 3))
+        b_off = (np.abs(g) * self.x_hat_error).mean(1, keepdims=True)
+        terms = terms * 6e-6 + self.x_hat_error * np.abs(b) + np.abs(self.x_hat) * b_off
+        return [(value, self.inverse * terms)]
 
 
 class L2(Layer):

@@ -35,9 +35,10 @@ class Updates:
 
         def of(key):
             value = precision.get(key, "fp32")
+            saturate = precision.get("overflow", "default") == "saturate"
             if isinstance(value, dict) and "format" in value:
-                return Format(value["format"]), value.get("rounding", "nearest")
-            return Format(value), "nearest"
+                return Format(value["format"], saturate), value.get("rounding", "nearest")
+            return Format(value, saturate), "nearest"
 
         self.master_format, self.master_rounding = of("masters")
         self.state_format, self.state_rounding = of("optimizer_state")
@@ -135,7 +136,7 @@ class Updates:
         m0, v0 = (self.state.get(k, np.zeros(w.shape)) for k in (m_key, v_key))
         m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
-        v_off = (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
+        m_off, v_off = m_off + 1e-44, 1e-44 + (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
         self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
         root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
         top = m / (1 - b1**self.count)
@@ -201,3 +202,17 @@ class Moved(Tally):
         small = (np.abs(after) > 0) & (np.abs(after) < self.form.smallest_normal * (1 - 1e-9))
         self._add("subnormal", small, small)
         self._extremes(-step, error)
+
+
+class Joined(Tally):
+    """A row `accumulated`: what parts of a batch add, and whether the sum is what it was."""
+
+    def join(self, part, error, before, low, high):
+        stays, may = (before == low) & (before == high), (before >= low) & (before <= high)
+        zero, perhaps = (part == 0) & (error == 0), np.abs(part) <= error
+        everything = np.ones(part.shape)
+        self._add("numel", everything, everything)
+        self._add("zeros_before", zero, perhaps)
+        self._add("zeros_after", stays, may)
+        self._add("underflow", stays & ~perhaps, may & ~zero)
+        self._add("below", 0, np.ones(part.shape))
