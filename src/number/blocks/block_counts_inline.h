@@ -127,11 +127,10 @@ ADA_HOST_DEVICE static inline void CountBlockOf(const BlockGrid& grid, const Ten
   const float largest = sums.finite ? sums.largest : OfBits(kInfinityBits);
   ++counts.blocks;
   for (std::int64_t i = 0; i < n; ++i) CountValue(grid, tensor, factor, at(i), largest, counts);
-  if (sums.broken) {
-    ++counts.broken_blocks;
-  } else if (sums.largest == 0 && sums.finite) {
-    ++counts.zero_blocks;
-  } else {
+  const bool zero = sums.largest == 0 && sums.finite;
+  counts.zero_blocks += zero;
+  counts.broken_blocks += sums.broken;
+  if (!sums.broken && !zero) {
     CountScale(factor, counts);
     if (sums.finite) CountNoise(sums, counts);
   }

@@ -15,6 +15,7 @@ import products
 from decisions import Decisions
 from exact import single
 from formats import TINY
+from heads import Heads
 from network import Network, Precision
 from policies import policy_of
 from storing import Storing, Unsure
@@ -22,7 +23,7 @@ from taking import Taking
 from updates import Joined, Updates
 
 
-class Beside(Storing, Taking, Decisions):
+class Beside(Storing, Taking, Decisions, Heads):
     def __init__(self, run, arrays, weights):
         self.run, self.config = run, run.config
         x = arrays["train.images"].astype(np.float64)
@@ -126,9 +127,10 @@ class Beside(Storing, Taking, Decisions):
                 node.layer.accumulated = lambda *product, node=node: self.accumulated(node, *product)
                 node.layer.operand = lambda name, stored, node=node: self.operand(node, name, stored, 1.0)
             if node.kind == "attention":
-                p, error = node.layer.forward_p(xs[0])
+                taken = lambda *part, node=node: self.head_operand(node, *part, 1.0)
+                p, error = node.layer.forward_p(xs[0], taken)
                 low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
-                value, error = node.layer.forward((low + high) / 2, (high - low) / 2)
+                value, error = node.layer.forward((low + high) / 2, (high - low) / 2, taken)
             else:
                 value, error = node.layer.forward(xs)
             ys[node.name] = self.keep(node.name, "y", value, error, form, own=own, round_it=not node.layer.moves)
@@ -216,6 +218,8 @@ class Beside(Storing, Taking, Decisions):
     def add_part(self, node, name, key, part, error):
         """Adds what a part of the batch gives to the sum, which precision.accumulated_gradients may round."""
         sums = self.precision.accumulated_gradients
+        if sums is not None and node.name in self.not_finite:
+            self.loose |= {(node.name, "dw"), (node.name, "accumulated")}
         if node.layer.weighted and name == "weight":
             if sums is None:
                 part, error = self.part_of_dw(node, key, part, error)
@@ -227,7 +231,7 @@ class Beside(Storing, Taking, Decisions):
         total, before = self.sums.get(key, (0.0, 0.0))
         both = total + part
         rounds = 0 if isinstance(total, float) else np.where(single(both) == both, 0, np.abs(both) * 1.2e-7)
-        error = before + error + rounds
+        error = np.where(np.isfinite(both), before + error + rounds, 0.0)
         if sums is not None:
             low, high = sums.round(both - error), sums.round(both + error)
             if key in self.sums and np.any(low != high):
@@ -289,7 +293,9 @@ class Beside(Storing, Taking, Decisions):
                     continue
                 if self.precision.accumulated_gradients is not None:
                     if node.layer.weighted and name == "weight":
+                        self.spreads = node.name in self.not_finite
                         value, error = self.settle(f"{node.name}.dw", value - error, value + error, error), 0.0
+                        self.spreads = False
                     found[f"{node.name}.{name}"] = value, error + np.zeros(np.shape(value))
                 elif (
                     node.layer.weighted

@@ -113,7 +113,10 @@ class BlockFormat:
             bounded = np.isinf(encode) & (a != 0)
             encode = np.where(np.isinf(encode), FLT_MAX, encode)
             if self.power_of_two:
-                encode = np.where(np.isfinite(encode), 2.0 ** (np.frexp(np.where(encode == 0, 1, encode))[1] - 1), encode)
+                power = 2.0 ** (np.frexp(np.where(encode == 0, 1, encode))[1] - 1)
+                encode = np.where(np.isfinite(encode) & (encode != 0), power, encode)
+                if self.element.has_nan:
+                    encode = np.where(np.isnan(a), 0.5, encode)
             encode = np.where(a == 0, 1.0, encode)
             stored = single(1 / encode)
             return stored, encode, stored, bounded, np.zeros(a.shape, bool)

@@ -3,6 +3,7 @@
 from accumulators import NAMED
 from blocks import BLOCKS
 
+MODES = ("nearest_even", "nearest_away", "toward_zero", "toward_positive", "toward_negative", "toward_odd")
 ELEMENTS = (
     "fp8_e4m3",
     "fp8_e5m2",
@@ -40,7 +41,7 @@ class DrawOperands:
         """precision.accumulate and its entries, where scales are those that the reference adds up."""
         wanted = self.chance(0.25)
         text = str(keys)
-        beyond = ("'row'", "'scale': 'fp32'", "torchao", "modelopt", "fp8_block128", "preset")
+        beyond = ("'row'", "'scale': 'fp32'", "torchao", "modelopt", "four_over_six", "fp8_block128", "preset")
         if not wanted or any(word in text for word in beyond):
             return
         keys["accumulate"] = self.accumulate()
@@ -89,7 +90,8 @@ class DrawOperands:
         if isinstance(form, str) and form in BLOCKS or isinstance(form, dict) and "element" in form:
             return keys
         self.maybe(keys, "tensor_scaling", 0.6, *scales)
-        self.maybe(keys, "overflow", 0.3, "format", "saturate", "default")
+        self.maybe(keys, "overflow", 0.3, "format", "saturate", "default", "none", "saturate_finite")
+        self.maybe(keys, "rounding", 0.25, *MODES)
         return keys
 
     def operands(self, entry=False):
@@ -120,6 +122,11 @@ class DrawOperands:
                 forward = {"dx": "w", "dw": "x"}.get(product)
                 own = {t: self.operand_value(scales, t == forward) for t in pair if self.chance(0.7)}
                 keys[product] = self.one("none", own or "none", own or "none", self.operand_format())
+        if self.chance(0.35):
+            plain = lambda: {"format": self.format(), "tensor_scaling": "none"}
+            of = {t: self.operand_value(scales) for t in ("q", "k", "v", "dy") if self.chance(0.5)}
+            of.update({t: plain() for t in ("p", "ds") if self.chance(0.5)})
+            keys["attention"] = of or "none"
         if not keys:
             keys["x"] = self.operand_format()
         if entry:

@@ -8,7 +8,7 @@ formats are narrow; what features meet is left to chance.
 import numpy as np
 
 from draw_layers import DrawLayers
-from draw_operands import DrawOperands
+from draw_operands import MODES, DrawOperands
 
 NARROW = (
     "fp8_e4m3",
@@ -22,6 +22,7 @@ NARROW = (
     "fp4_e2m1",
     "fp8_e4m3_b11fnuz",
 )
+P3109 = ("binary8p3se", "binary8p4sf", "binary8p5se", "binary6p3sf", "binary4p2sf", "binary7p3se")
 WIDE = ("fp16", "bf16", "cb16", "fp32")
 
 
@@ -37,6 +38,8 @@ class Draw(DrawLayers, DrawOperands):
                 keys["has_inf"] = False
                 self.maybe(keys, "has_nan", 0.3, False)
             return keys
+        if self.chance(0.1):
+            return self.one(*P3109)
         return self.one(*WIDE) if self.chance(0.6) else self.one(*NARROW)
 
     def few_bits(self):
@@ -50,7 +53,8 @@ class Draw(DrawLayers, DrawOperands):
         self.maybe(keys, "weights", 0.3, self.format())
         self.maybe(keys, "gradients", 0.4, self.format())
         self.maybe(keys, "weight_gradients", 0.3, self.format())
-        self.maybe(keys, "overflow", 0.25, "saturate", "format")
+        self.maybe(keys, "overflow", 0.3, "saturate", "saturate", "format", "none", "saturate_finite")
+        self.maybe(keys, "rounding", 0.15, *MODES)
         self.maybe(keys, "masters", 0.3, {"format": self.few_bits()})
         self.maybe(keys, "optimizer_state", 0.2, {"format": self.few_bits()})
         if "masters" in keys and keys["masters"] == keys.get("optimizer_state"):
@@ -226,7 +230,8 @@ class Draw(DrawLayers, DrawOperands):
         if accumulate > 1:
             config["train"]["accumulate"] = accumulate
         elif all(layer["kind"] != "attention" for layer in layers):
-            self.maybe(config["precision"], "rounding", 0.15, "stochastic")
+            if "rounding" not in config["precision"]:
+                self.maybe(config["precision"], "rounding", 0.15, "stochastic")
         self.maybe(config["train"], "clip_norm", 0.2, 0.5, 4)
         if self.chance(0.2):
             config["train"]["ema"] = {"decay": self.one(0.75, 0.5, 0.999)}

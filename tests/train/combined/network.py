@@ -132,7 +132,9 @@ class Precision(Operands):
 
     def form(self, role, name, own_scale=False, reader=None):
         saturate = self.saturates or (own_scale and self.keys.get("overflow", "default") == "default")
-        return Format(self.of(role, name, reader), saturate)
+        overflow, rounding = self.keys.get("overflow", "default"), self.keys.get("rounding", "nearest")
+        mode = "nearest" if rounding == "stochastic" else rounding
+        return Format(self.of(role, name, reader), saturate, mode, overflow == "saturate_finite")
 
 
 class Node:

@@ -70,7 +70,8 @@ class Operand:
             return
         self.overflow = keys.get("overflow", precision.get("overflow", "default"))
         self.scaled = self.scaling["kind"] != "none" and self.format != "fp32"
-        self.form = Format(self.format, self.overflow == "saturate" or self.overflow == "default" and self.scaled)
+        saturate = self.overflow == "saturate" or self.overflow == "default" and self.scaled
+        self.form = Format(self.format, saturate, self.rounding, self.overflow == "saturate_finite")
 
 
 class Operands:
@@ -87,6 +88,19 @@ class Operands:
             found = level(entry["operands"], operand, found)
         if found.get("format") == "as_forward":
             return self.operand(name, "forward." + operand.split(".")[1]) and Operand(found, {}, {"kind": "none"})
+        made = Operand(found, self.keys, self.operand_scales(name))
+        return None if made.none else made
+
+    def head_operand(self, name, tensor):
+        """The Operand of a product of attention (q, k, v, p, dy, ds); None where it takes what is stored."""
+        found = {}
+        levels = self.operand_levels + [e["operands"] for e in self.entries_with_operands(name)]
+        for keys in levels:
+            keys = keys.get("attention") if isinstance(keys, dict) else None
+            if keys is not None and plain(keys):
+                found = {"format": keys}
+            elif keys is not None and tensor in keys:
+                found = of_operand(keys[tensor])
         made = Operand(found, self.keys, self.operand_scales(name))
         return None if made.none else made
 
@@ -154,14 +168,14 @@ def transform(lines, size, signs):
 
 def row_scales(amax, largest, keys):
     """s of current and row scales, by the largest magnitudes: rules te and torchao."""
+    margin = 2.0 ** keys.get("margin", 0)
     with np.errstate(all="ignore"):
         if keys.get("rule", "te") == "torchao":
             s = single(largest / np.maximum(amax, 1e-12))
-            s = np.where(np.isinf(amax), 0.0, s)
+            s = single(np.where(np.isinf(amax), 0.0, s) / margin)
         else:
-            s = np.minimum(single(single(largest) / amax), FLT_MAX)
+            s = np.minimum(single(single(single(largest) / amax) / margin), FLT_MAX)
             s = np.where((amax == 0) | ~np.isfinite(amax), 1.0, s)
-        s = single(s / 2.0 ** keys.get("margin", 0)) if keys.get("margin") else s
         if keys.get("power_of_two"):
             s = np.where((s > 0) & np.isfinite(s), 2.0 ** (np.frexp(np.where(s > 0, s, 1))[1] - 1), s)
     return s

@@ -23,8 +23,7 @@ class Storing:
         value, error = np.asarray(value, np.float64), np.broadcast_to(error, np.shape(value))
         value = np.where((error == 0) & np.isfinite(value), single(value), value)
         factor = self.own_scale(name, tensor, form, scale) if own else None
-        if factor is not None:
-            self.used[name, tensor] = factor
+        self.used[name, tensor] = factor, form
         low, high = (
             stored_ends(value, error, form, factor, self.stochastic) if round_it else (value - error, value + error)
         )
@@ -132,11 +131,7 @@ class Storing:
         low, high = stored_ends(value, error, form, factor, self.stochastic)
         tally = self.tallies.setdefault((name, tensor), Tally(form, scale))
         tally.scale, tally.row_scale = scale, scale if factor is None else single(scale * factor)
-        tally.add(value, error, (low + high) / 2, factor)
-        unsure = low != high
-        for column in ("zeros_after", "underflow", "subnormal"):
-            least, most = tally.found[column]
-            tally.found[column] = least - int(unsure.sum()), most + int(unsure.sum())
+        tally.add_between(value, error, low, high, factor)
         if factor is not None:
             self.remember(name, tensor, value, error)
         return low, high

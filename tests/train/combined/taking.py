@@ -11,6 +11,7 @@ from exact import single
 from formats import Tally, stored_ends
 from operands import PAIRS, Operand, row_scales, transform
 from ordered import of_convolution, of_linear
+from storing import Unsure
 
 
 class BlockTally(Tally):
@@ -117,6 +118,8 @@ class Taking:
             row.add(result, x @ w.T, np.abs(x) @ np.abs(w).T, count, cut)
             made.append(result)
         value = back(made)
+        if scale_a * scale_b > 2.0**126:
+            raise Unsure("scales of codes beyond fp32")
         with np.errstate(over="ignore", invalid="ignore"):
             value = value / (scale_a * scale_b)
         exactly = all(math.frexp(s)[0] == 0.5 for s in (scale_a, scale_b))
@@ -131,27 +134,10 @@ class Taking:
             if form is None:
                 return taken, scale, -126
             return form.round(single(taken * scale)), scale, form.lowest
-        form = self.stored_form(node, name)
-        own = self.stored_scale(node, name)
-        return (taken, 1.0, form.lowest) if own is None else (form.round(single(taken * own)), own, form.lowest)
-
-    def stored_form(self, node, name):
-        """The format in which the tensor is stored of which an operand is taken."""
-        tensor, own = name.split(".")[1], self.precision.own_scales is not None
-        if tensor == "dy":
-            return self.gradient_form(node.name)
-        if tensor == "w":
-            return self.precision.form("weights", node.name, own)
-        return self.precision.form("activations", self.network.root(node.inputs[0]), own)
-
-    def stored_scale(self, node, name):
-        """The tensor's own scale under delayed scaling; None without."""
         tensor = name.split(".")[1]
-        if self.precision.own_scales is None or tensor == "dy" and not self.own_gradients():
-            return None
-        if tensor == "dy":
-            return self.used.get(self.dy_from(node))
-        return self.used.get((node.name, "w") if tensor == "w" else (self.network.root(node.inputs[0]), "y"))
+        at = {"w": (node.name, "w"), "x": (self.network.root(node.inputs[0]), "y")}
+        own, form = self.used[at[tensor] if tensor in at else self.dy_from(node)]
+        return (taken, 1.0, form.lowest) if own is None else (form.round(single(taken * own)), own, form.lowest)
 
     def dy_from(self, node):
         """Layer and tensor of which a layer's dy is stored: a sum of branches, or what one reader gave."""
@@ -184,10 +170,13 @@ class Taking:
         if kind == "static":
             return float(single(self.power(keys.get("values", {}).get(key[1].split(".")[1], 1), keys)))
         if kind == "row":
-            amax = np.max(np.abs(lines), axis=2, keepdims=True)
-            return back(np.broadcast_to(row_scales(amax, form.largest, keys), lines.shape))
-        if kind == "current":
-            return float(row_scales(np.max(np.abs(lines)), form.largest, keys))
+            s = row_scales(np.max(np.abs(lines), axis=2, keepdims=True), form.largest, keys)
+        elif kind == "current":
+            s = row_scales(np.max(np.abs(lines)), form.largest, keys)
+        if kind in ("row", "current"):
+            if np.isinf(s).any():
+                raise Unsure("a scale beyond fp32")
+            return back(np.broadcast_to(s, lines.shape)) if kind == "row" else float(s)
         s, _, _ = self.next_scale(*key, form, keys)
         most = float(np.max(np.abs(lines)))
         self.amax[key] = max(self.amax.get(key, (0.0, 0.0)), (most if math.isfinite(most) else math.inf, 0.0))
