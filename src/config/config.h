@@ -418,7 +418,7 @@ enum class ScheduleOnSkip { kAdvance, kHold };
 struct EmaConfig {
   double decay = 0;        // share of the average that stays
   std::int64_t every = 1;  // updates between two steps of the average
-  bool warmup = false;     // decay: at most (1 + n) / (10 + n) after n steps of the average
+  bool warmup = false;     // decay: at most (1 + n) / (10 + n) in the average's step n
 };
 // What each labeled pixel counts in the loss, by its class; segmentation only.
 struct ClassWeightsConfig {

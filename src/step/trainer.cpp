@@ -155,7 +155,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers && !runs_as_one_) optimizer_.CheckWatched();
-    if (several) counts_.Add(pass);
+    if (several) counts_.Add(pass, accumulated_.active());
     if (several) tensor_scales_.Observe(/*first=*/first == 0);
     clock_.Lap(&PhaseSeconds::backward);
     observers_.EndMicroBatch({seen, pass});

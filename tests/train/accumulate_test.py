@@ -183,6 +183,9 @@ class Layer:
 
     def product(self, name):
         """Pairs of operands [M, K], [N, K], a group each."""
+        if (self.name, name) == ("fc", "dx"):  # no taps: a matrix by one image's gradient
+            yield self.dy.reshape(IMAGES, -1), self.w.reshape(len(self.w), -1).T
+            return
         forward, data = ((self.toward_big, self.toward_small) if self.transposed
                          else (self.toward_small, self.toward_big))
         for group in range(self.groups):
@@ -203,6 +206,8 @@ class Layer:
             return np.concatenate([p.reshape(len(p), taps, -1).transpose(0, 2, 1).reshape(len(p), -1)
                                    for p in parts]).reshape(self.w.shape)
         to = self.y if name == "forward" else self.x
+        if (self.name, name) == ("fc", "dx"):
+            return parts[0].reshape(to.shape)
         pixels = to.shape[2] * to.shape[3]
         joined = [p.reshape(IMAGES, pixels, -1).transpose(0, 2, 1) for p in parts]
         return np.concatenate(joined, axis=1).reshape(to.shape)

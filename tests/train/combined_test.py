@@ -1,23 +1,24 @@
 """Random combinations of keys beside an independent reference in NumPy, which tests/train/combined/ holds.
 
 A network of a few layers is drawn from a seed with its formats, policy, optimizer and data, and trained for a few
-steps. Every tensor of the dumps, every weight of the checkpoints, every count of underflow.csv, every decision of
-scales.csv and every row of steps.csv is compared with what the pages of the tree say: weights and images are small
-whole numbers times powers of two, so that most sums are exact in fp32 in any order, and equality is asked for;
-elsewhere a value lies between two bounds, and a count between two counts. The same run without dumps, whose layers
-are computed together, has to write the same rows.
+steps. Every tensor of the dumps, every weight of the checkpoints, every count of underflow.csv, blocks.csv and
+accumulators.csv, every decision of scales.csv and every row of steps.csv is compared with what the pages of the tree
+say: weights and images are small whole numbers times powers of two, so that most sums are exact in fp32 in any order,
+and equality is asked for; elsewhere a value lies between two bounds, and a count between two counts. The same run
+without dumps, whose layers are computed together, has to write the same rows.
 
 Drawn are, of data: batch_size, normalize; of model.layers: inputs, channels, features, kernel, stride, padding,
 output_padding, dilation, groups, bias, eps, momentum, min, max, slope, ceil_mode, count_include_pad, size, scale,
 first, heads, kv_heads, causal, position and 26 kinds; of precision: format (all named ones and maps with exponent,
 mantissa, bias, saturate, has_inf, has_nan), activations, weights, gradients, weight_gradients, layers, overflow,
 masters, optimizer_state, rounding, preset, schedule, tensor_scaling (kind, history, margin, amax, power_of_two),
-operands (x, w, dy, forward, dx, dw, tensor_scaling); of scaling: policy, preset, init_scale, scale, growth_factor,
+operands (x, w, dy, forward, dx, dw: formats, all blocks, as_forward, tensor_scaling, overflow; tensor_scaling,
+hadamard, spared), accumulate, accumulated_gradients; of scaling: policy, preset, init_scale, scale, growth_factor,
 backoff_factor, growth_interval, min_scale, max_scale, log_max, overflow_std_dev, beta1, beta2, method,
 underflow_target, scale_upper_bound, accum_upper_bound, power_of_two, update_interval, fan, u_min, headroom_bits,
 batch_norm, attention, layers; of optimizer: kind, lr, momentum, nesterov, dampening, velocity, beta1, beta2,
 epsilon, weight_decay, no_decay, groups; of schedule: kind, milestones, every, length, gamma, min_lr; of train:
-max_steps, accumulate, clip_norm, label_smoothing; of log: statistics. How many keys a call drew is printed.
+max_steps, accumulate, clip_norm, label_smoothing, ema; of log: statistics. How many keys a call drew is printed.
 """
 
 import argparse

@@ -32,7 +32,7 @@ Section EmaSection(EmaConfig& ema) {
              "share of the average that stays; 0: none is kept"),
       Integer("every", ema.every, FromTo(1, kMostSteps),
               "updates between two steps of the average"),
-      Switch("warmup", ema.warmup, "after n steps of the average at most (1 + n) / (10 + n) stays"),
+      Switch("warmup", ema.warmup, "in the average's step n at most (1 + n) / (10 + n) stays"),
   };
   return section;
 }

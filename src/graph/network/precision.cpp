@@ -153,22 +153,21 @@ void Transform(const std::optional<config::HadamardConfig>& hadamard, const std:
 }
 
 // The operands of one layer: those of `precision.operands`, changed key by key by the entries of
-// `precision.layers` whose glob matches; of a spared layer those entries only. Hadamard comes last,
-// because only after all entries it is known which operands are rounded.
+// `precision.layers` whose glob matches; a spared layer has the formats of those entries only.
+// Hadamard comes last, because only after all entries it is known which operands are rounded.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer, bool spared) {
   Gathered<kOperands> of_weights;
   Gathered<kAttentionTensors> attention;
   config::TensorScalingConfig scaling;
   std::optional<config::HadamardConfig> hadamard;
-  const auto take = [&](const config::OperandsConfig& given) {
-    of_weights.Take(given.by_operand);
-    attention.Take(given.attention);
+  const auto take = [&](const config::OperandsConfig& given, bool formats) {
+    if (formats) of_weights.Take(given.by_operand), attention.Take(given.attention);
     if (given.tensor_scaling) scaling = *given.tensor_scaling;
     if (given.hadamard) hadamard = given.hadamard;
   };
-  if (!spared) take(precision.operands);
+  take(precision.operands, !spared);
   for (const config::LayerPrecisionConfig& entry : precision.layers)
-    if (GlobMatch(entry.match, layer)) take(entry.operands);
+    if (GlobMatch(entry.match, layer)) take(entry.operands, true);
   LayerOperands operands = {of_weights.Finished(precision, scaling),
                             attention.Finished(precision, scaling)};
   TakeFromForward(operands);

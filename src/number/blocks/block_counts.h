@@ -17,6 +17,7 @@ namespace ada {
 //   scale_rounding  none of these: the scale was rounded up
 struct BlockCounts {
   std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;
+  std::int64_t broken_zeros = 0;   // zeros that are decoded as NaN, beside inf or NaN
   std::int64_t blocks = 0;         // square tiles count once
   std::int64_t zero_blocks = 0;    // blocks whose values are all zero
   std::int64_t broken_blocks = 0;  // with a decoded value that is inf or NaN

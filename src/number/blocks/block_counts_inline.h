@@ -65,7 +65,8 @@ ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
   return factor.at_floor ? counts.lost_scale_floor : counts.lost_scale_rounding;
 }
 
-// Adds one value; inf and NaN are neither lost nor saturated. `largest`: of the block, finite.
+// Adds one value; inf and NaN are neither lost nor saturated. `largest`: of the block; inf where it
+// contains inf or NaN.
 ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const TensorFactor& tensor,
                                               const BlockFactor& factor, const BlockValue& value,
                                               float largest, BlockCounts& counts) {
@@ -75,6 +76,7 @@ ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const Tenso
   counts.zeros += magnitude == 0;
   counts.inf += magnitude == kInfinityBits;
   counts.nan += magnitude > kInfinityBits;
+  counts.broken_zeros += magnitude == 0 && value.decoded != 0;
   if (magnitude == 0 || magnitude >= kInfinityBits) return;
   if (value.decoded == 0) {
     ++CauseOfLoss(grid, tensor, factor, x, largest, counts);
@@ -122,14 +124,13 @@ ADA_HOST_DEVICE static inline void CountBlockOf(const BlockGrid& grid, const Ten
                                                 const BlockFactor& factor, std::int64_t n,
                                                 const ValueAt& at, BlockCounts& counts) {
   const BlockSums sums = SumsOfBlock(n, at);
+  const float largest = sums.finite ? sums.largest : OfBits(kInfinityBits);
   ++counts.blocks;
-  for (std::int64_t i = 0; i < n; ++i)
-    CountValue(grid, tensor, factor, at(i), sums.largest, counts);
-  if (sums.broken) {
-    ++counts.broken_blocks;
-  } else if (sums.largest == 0) {
-    ++counts.zero_blocks;
-  } else {
+  for (std::int64_t i = 0; i < n; ++i) CountValue(grid, tensor, factor, at(i), largest, counts);
+  const bool zero = sums.largest == 0 && sums.finite;
+  counts.zero_blocks += zero;
+  counts.broken_blocks += sums.broken;
+  if (!sums.broken && !zero) {
     CountScale(factor, counts);
     if (sums.finite) CountNoise(sums, counts);
   }
@@ -172,6 +173,7 @@ ADA_HOST_DEVICE static inline BlockFactor CountedFactorOf(const BlockGrid& grid,
 // BlockCounts::Add.
 ADA_HOST_DEVICE static inline void AddCounts(const BlockCounts& other, BlockCounts& to) {
   to.numel += other.numel, to.zeros += other.zeros, to.inf += other.inf, to.nan += other.nan;
+  to.broken_zeros += other.broken_zeros;
   to.blocks += other.blocks, to.zero_blocks += other.zero_blocks;
   to.broken_blocks += other.broken_blocks;
   to.lost_beside_largest += other.lost_beside_largest;
@@ -199,7 +201,7 @@ ADA_HOST_DEVICE static inline void TakeBlockCounts(const BlockCounts& blocks,
                                                    std::int64_t subnormal, TensorStats& stats) {
   stats.underflow = blocks.lost_beside_largest + blocks.lost_tensor_scale +
                     blocks.lost_scale_floor + blocks.lost_scale_rounding;
-  stats.zeros_after = stats.zeros_before + stats.underflow;
+  stats.zeros_after = stats.zeros_before - blocks.broken_zeros + stats.underflow;
   stats.below_min = stats.zeros_after;
   stats.subnormal = subnormal;
   stats.overflow = blocks.saturated;

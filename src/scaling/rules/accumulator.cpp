@@ -105,7 +105,7 @@ void AccumulatorCounts::Take(float got, double exact, double magnitudes) {
   const auto wanted = static_cast<double>(plain);
   const double error = static_cast<double>(got) - wanted;
   signal += wanted * wanted, noise += error * error;
-  pull += wanted < 0 ? -error : error;
+  pull += wanted > 0 ? error : wanted < 0 ? -error : 0;
   magnitude += std::abs(wanted);
   if (magnitudes > 0) max_rel = std::max(max_rel, std::abs(error) / magnitudes);
 }

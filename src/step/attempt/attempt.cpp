@@ -33,23 +33,24 @@ void BatchCounts::Sum::Add(const graph::RoundingPoint& point) {
 namespace {
 
 // What the next micro-batch does to a tensor again. A weight exists once a batch, and so does a sum
-// of gradients that nothing rounds; in fewer bits the sum is rounded after each micro-batch.
-bool IsRoundedEachTime(const graph::RoundingPoint& point) {
-  return point.tensor == "dw" ? !(point.format == kFp32) : !IsOfWholeBatch(point.tensor);
+// of gradients that nothing rounds; in fewer bits the sum is rounded after each micro-batch, and
+// where sums are made elsewhere (`apart`) each micro-batch has a dw of its own.
+bool IsRoundedEachTime(const graph::RoundingPoint& point, bool apart) {
+  return point.tensor == "dw" ? apart || !(point.format == kFp32) : !IsOfWholeBatch(point.tensor);
 }
 
 }  // namespace
 
 // The first micro-batch of a batch (Pass::accumulate is false) replaces the sums. Where processes
 // share a batch dw is rounded once, after the last one; before it there are no counts.
-void BatchCounts::Add(const backend::Pass& pass) {
+void BatchCounts::Add(const backend::Pass& pass, bool apart) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
   sums_.resize(points.size());
   if (pass.bins) bin_sums_.resize(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& point = points[i];
-    const bool replaces = first || !IsRoundedEachTime(point) || sums_[i].stats.numel == 0;
+    const bool replaces = first || !IsRoundedEachTime(point, apart) || sums_[i].stats.numel == 0;
     if (replaces)
       sums_[i] = {*point.stats, point.blocks != nullptr ? *point.blocks : BlockCounts{},
                   point.carried(), point.largest_at, point.leaves_format()};

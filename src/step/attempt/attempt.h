@@ -49,7 +49,8 @@ class BatchCounts {
   explicit BatchCounts(const graph::Graph& graph) : graph_(graph) {}
 
   // Adds the counts of a collected micro-batch; not called if a batch is a single micro-batch.
-  void Add(const backend::Pass& pass);
+  // `apart`: each micro-batch's dw is one of its own, which others add up.
+  void Add(const backend::Pass& pass, bool apart);
 
   // Statistics by index in the graph's list of roundings.
   const TensorStats& StatsOf(std::size_t point) const;

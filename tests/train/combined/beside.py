@@ -15,13 +15,15 @@ import products
 from decisions import Decisions
 from exact import single
 from formats import TINY
+from heads import Heads
 from network import Network, Precision
 from policies import policy_of
 from storing import Storing, Unsure
-from updates import Updates
+from taking import Taking
+from updates import Joined, Updates
 
 
-class Beside(Storing, Decisions):
+class Beside(Storing, Taking, Decisions, Heads):
     def __init__(self, run, arrays, weights):
         self.run, self.config = run, run.config
         x = arrays["train.images"].astype(np.float64)
@@ -32,7 +34,8 @@ class Beside(Storing, Decisions):
         self.weights = weights
         self.scaling = self.config.get("scaling", {"policy": "none"})
         self.histories, self.differences = {}, []
-        self.running = {}
+        self.operand_formats = {}  # of operands with delayed scales: format and keys
+        self.running, self.averages, self.updated, self.averaged = {}, {}, 0, 0
         self.states = {}  # a layer's decision: passes, cached factor, dgrad of the last pass
         self.compared = self.exact = 0
 
@@ -51,6 +54,7 @@ class Beside(Storing, Decisions):
         self.steps = self.run.csv("steps.csv")
         self.scale_rows = self.run.csv("scales.csv")
         self.rows = self.run.csv("underflow.csv")
+        self.more_rows = {name: self.run.csv(f"{name}.csv") for name in ("blocks", "accumulators")}
         self.scales, self.masters, self.step = {}, None, 0
         for glob in Precision(self.config, 10**6, self.network).without_effect():
             if f"'{glob}'" not in self.run.said:
@@ -66,7 +70,7 @@ class Beside(Storing, Decisions):
         self.precision = Precision(self.config, self.step, self.network)
         self.stochastic = self.precision.keys.get("rounding") == "stochastic"
         self.tallies, self.amax, self.decided, self.loose, self.broken = {}, {}, {}, set(), set()
-        self.not_finite = set()
+        self.not_finite, self.blocks, self.sums_rows, self.used = set(), {}, {}, {}
         if self.masters is None:
             form = self.updates.master_format
             self.masters = {name: form.round(single(w)) for name, w in self.weights.items() if ".running_" not in name}
@@ -82,7 +86,7 @@ class Beside(Storing, Decisions):
         self.load_weights(whole_dump)
         self.sums, self.grad_rows = {}, {}
         self.loss_scale = self.policy.start_scale()
-        near = 1e-3 if self.scaling["policy"] == "logmax" else 0.0
+        near = self.policy.near
         if abs(float(row["scale"]) - self.loss_scale) > near * self.loss_scale:
             self.differ("steps.csv scale", row["scale"], f"expected {self.loss_scale!r}")
         self.loss_scale = float(row["scale"])
@@ -119,11 +123,14 @@ class Beside(Storing, Decisions):
             form = self.precision.form("activations", node.name, own)
             self.spreading(node.layer, *xs, *([node.layer.copy] if node.layer.weighted else []))
             if isinstance(node.layer, products.Product):
+                node.took, node.scales = {}, {}
+                node.layer.accumulated = lambda *product, node=node: self.accumulated(node, *product)
                 node.layer.operand = lambda name, stored, node=node: self.operand(node, name, stored, 1.0)
             if node.kind == "attention":
-                p, error = node.layer.forward_p(xs[0])
+                taken = lambda *part, node=node: self.head_operand(node, *part, 1.0)
+                p, error = node.layer.forward_p(xs[0], taken)
                 low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
-                value, error = node.layer.forward((low + high) / 2, (high - low) / 2)
+                value, error = node.layer.forward((low + high) / 2, (high - low) / 2, taken)
             else:
                 value, error = node.layer.forward(xs)
             ys[node.name] = self.keep(node.name, "y", value, error, form, own=own, round_it=not node.layer.moves)
@@ -184,12 +191,7 @@ class Beside(Storing, Decisions):
                 power = math.frexp(scale)[0] == 0.5
                 part_error = off / scale + (0 if power else np.abs(part) * 1.2e-7)
                 part_error = part_error + TINY * ((np.abs(part) < 2.0**-120) & (single(part) != part))
-                if layer.weighted and name == "weight":
-                    part, part_error = self.part_of_dw(node, key, part, part_error)
-                total, error = self.sums.get(key, (0.0, 0.0))
-                both = total + part
-                rounds = 0 if isinstance(total, float) else np.where(single(both) == both, 0, np.abs(both) * 1.2e-7)
-                self.sums[key] = both, error + part_error + rounds
+                self.add_part(node, name, key, part, part_error)
         if not any(goes_on) or node.kind == "attention":
             for i, value in zip(node.inputs, found):
                 if node.kind == "attention" and goes_on[0]:
@@ -212,6 +214,33 @@ class Beside(Storing, Decisions):
                 value = self.settle(f"{node.name}.dx", value - off, value + off, off)
             self.arriving.setdefault(i, []).append((index, value, out))
         self.spreads = False
+
+    def add_part(self, node, name, key, part, error):
+        """Adds what a part of the batch gives to the sum, which precision.accumulated_gradients may round."""
+        sums = self.precision.accumulated_gradients
+        if sums is not None and node.name in self.not_finite:
+            self.loose |= {(node.name, "dw"), (node.name, "accumulated")}
+        if node.layer.weighted and name == "weight":
+            if sums is None:
+                part, error = self.part_of_dw(node, key, part, error)
+            else:
+                form = self.precision.form("weight_gradients", node.name)
+                low, high = self.tally(node.name, "dw", part, error, form, 1.0, False)
+                part, error = (low + high) / 2, (high - low) / 2
+        part_error = np.broadcast_to(error, np.shape(part))
+        total, before = self.sums.get(key, (0.0, 0.0))
+        both = total + part
+        rounds = 0 if isinstance(total, float) else np.where(single(both) == both, 0, np.abs(both) * 1.2e-7)
+        error = np.where(np.isfinite(both), before + error + rounds, 0.0)
+        if sums is not None:
+            low, high = sums.round(both - error), sums.round(both + error)
+            if key in self.sums and np.any(low != high):
+                raise Unsure(f"sum of {key}")
+            tally = self.tallies.setdefault((node.name, "accumulated"), Joined(sums, 1.0))
+            tally.row_scale = 1.0
+            tally.join(part, part_error, np.broadcast_to(total, np.shape(part)), low, high)
+            both, error = (low + high) / 2, (high - low) / 2
+        self.sums[key] = both, error
 
     def part_of_dw(self, node, key, part, error):
         """What a part of the batch adds to dw: in a format of its own dw is rounded (and counted) after each part."""
@@ -237,7 +266,7 @@ class Beside(Storing, Decisions):
         gradients = self.weight_gradients()
         finite = all(np.isfinite(g).all() for g, _ in gradients.values())
         if self.scaling["policy"] == "layerwise_dynamic":  # which looks at every gradient, before it is rounded
-            finite = finite and not self.broken
+            finite = finite and not self.broken & self.policy.keys.keys()
         self.policy.end(self, finite, gradients)
         skipped = not finite
         if (row["overflow"], row["skipped"]) != (str(int(not finite)), str(int(skipped))):
@@ -245,12 +274,13 @@ class Beside(Storing, Decisions):
         after = self.run.checkpoint(self.step)
         self.updates.apply(self, row, gradients, skipped, after)
         self.running_statistics(after)
+        self.average(after, skipped)
         self.compare_rows()
         for key, amax in self.amax.items():
             history = self.histories.setdefault(key, [])
             if math.isfinite(amax[0]):
                 history.append(amax)
-            self.next_scale(*key, self.tallies[key].form)
+            self.next_scale(*key, *self.operand_formats.get(key, (self.tallies[key].form,) if key in self.tallies else ()))
         self.masters = {name: after[name] for name in self.masters}
 
     def weight_gradients(self):
@@ -261,7 +291,13 @@ class Beside(Storing, Decisions):
                 value, error = self.sums.get(f"{node.name}.{name}", (None, None))
                 if value is None:
                     continue
-                if (
+                if self.precision.accumulated_gradients is not None:
+                    if node.layer.weighted and name == "weight":
+                        self.spreads = node.name in self.not_finite
+                        value, error = self.settle(f"{node.name}.dw", value - error, value + error, error), 0.0
+                        self.spreads = False
+                    found[f"{node.name}.{name}"] = value, error + np.zeros(np.shape(value))
+                elif (
                     node.layer.weighted
                     and name == "weight"
                     and self.precision.form("weight_gradients", node.name).is_fp32
@@ -293,6 +329,29 @@ class Beside(Storing, Decisions):
                 self.running[key] = got
             node.layer.batches = {}
 
+    def average(self, after, skipped):
+        """train.ema: average = decay average + (1 - decay) weights, after every `every`-th update."""
+        keys = self.config["train"].get("ema")
+        if keys is None:
+            return
+        names = [n for n in after if not n.startswith(("optimizer.", "ema."))]
+        if not self.averages:
+            form = self.updates.master_format
+            self.averages = {n: form.round(single(w)) for n, w in self.weights.items()}
+        self.updated += not skipped
+        moves = not skipped and self.updated % keys.get("every", 1) == 0
+        decay = keys["decay"]
+        if keys.get("warmup", False):
+            decay = min(decay, (2 + self.averaged) / (11 + self.averaged))
+        self.averaged += moves
+        for name in names:
+            expected = decay * self.averages[name] + (1 - decay) * after[name] if moves else self.averages[name]
+            got = after[f"ema.{name}"]
+            near = 3e-7 * (np.abs(self.averages[name]) + np.abs(after[name])) + 1e-44
+            if np.isfinite(expected).all() and not (np.abs(got - expected) <= near).all():
+                self.differ(f"checkpoint ema.{name}", got.ravel()[:4].tolist(), f"expected {expected.ravel()[:4]}")
+            self.averages[name] = got
+
     def compare_rows(self):
         written = self.row_of
         for key, tally in self.tallies.items():
@@ -310,6 +369,17 @@ class Beside(Storing, Decisions):
                 and key[1].split(".")[0] not in ("update", "master", "state")
             ):
                 self.differ(f"underflow.csv {key[0]},{key[1]}", "a row that is not expected")
+        for name, counted in (("blocks", self.blocks), ("accumulators", self.sums_rows)):
+            self.compare_more(name, counted)
         for name in self.written:
             if name not in self.decided:
                 self.differ(f"scales.csv {name[0]}", "a row that is not expected")
+
+    def compare_more(self, name, counted):
+        """blocks.csv or accumulators.csv of the step."""
+        rows = {(r["layer"], r["tensor"]): r for r in self.more_rows[name] if int(r["step"]) == self.step}
+        for key in (rows.keys() ^ counted.keys()) - self.loose:
+            self.differ(f"{name}.csv {key[0]},{key[1]}", "one row too many, or none")
+        for key in (rows.keys() & counted.keys()) - self.loose:
+            for column, got, value in counted[key].differs(rows[key]):
+                self.differ(f"{name}.csv {key[0]},{key[1]} {column}", f"written {got}", f"expected {value}")

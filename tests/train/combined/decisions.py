@@ -8,6 +8,7 @@ import norms
 import products
 import rules
 from exact import single
+from formats import Format
 from network import entries
 from storing import Unsure
 
@@ -53,6 +54,11 @@ class Decisions:
             return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
         keys = self.keys_of(name)
         method = keys.get("method", "approx_range")
+        if near > 0.1 and method not in ("fixed", "exact_range"):  # of a difference that may be zero
+            row = self.written.get((name, False))
+            if row is None or self.dump is None and not self.twins:
+                raise Unsure(f"alpha of {name}")
+            near = 1.0
         state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None, "new": False})
         u_min, u_max = keys.get("u_min", form.smallest), form.largest
         every = keys.get("update_interval", 1)
@@ -78,6 +84,9 @@ class Decisions:
             state["cached"] = options
         state["passes"] += 1
         choices = []
+        if near == 1.0:
+            options = [(float(row["unbound"]), {"SB": "target", "AB": "target"}.get(row["limit"], row["limit"]))]
+            state["cached"] = options
         for value, word in options:
             bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
             choices.append((value, bound, pow2, alpha, limit))
@@ -133,67 +142,6 @@ class Decisions:
             self.differ(f"scales.csv {name} scale_out", written["scale_out"], f"expected {scale * alpha!r}")
         return alpha, out
 
-    def attention(self, node, dy, scale):
-        """dv, ds, dq, dk, each with an alpha, brought to one scale in the layout of q, k and v."""
-        layer = node.layer
-        form_own = self.precision.form("gradients", node.name, self.own_gradients())
-        p, v = layer.p, layer.v
-        t, g = layer.tokens, layer.heads // layer.kv
-        on = self.scaling.get("attention", True)
-        (dv, dv_off), (ds, ds_off) = layer.gradients(dy)
-        top = lambda a: float(np.max(np.abs(a)))
-        least = lambda a: rules.magnitudes(a)[0]
-        square = lambda a: float(np.mean(a**2))
-        operands = {
-            "dv": (square(p), least(p), top(p), t * g),
-            "ds": (square(p) * square(v), least(p) * (least(v) or 0.0), top(p) * top(v), layer.width),
-            "dq": (layer.c**2 * square(layer.k), layer.c * (least(layer.k) or 0), layer.c * top(layer.k), t),
-            "dk": (layer.c**2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g),
-        }
-        stored = {}
-
-        def one(part, value, off, s_in, seen, seen_off):
-            operand = lambda keys: rules.Operand(*operands[part], None)
-            if on or self.scaling["policy"] != "adaptive":
-                near = 2e-3 + float(np.max(seen_off[seen != 0] / np.abs(seen[seen != 0]), initial=0.0))
-                alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
-            else:
-                self.decided[f"{node.name}.{part}", False] = True
-                written = self.written.get((f"{node.name}.{part}", False)) if self.dump is not None else None
-                alpha, out = self.compare_decision(
-                    f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")]
-                )
-            low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
-            if not np.isfinite(low + high).all():
-                self.broken.add(f"{node.name}.{part}")
-            stored[part] = (low + high) / 2, (high - low) / 2, out
-            return stored[part]
-
-        one("dv", dv, dv_off, scale, dy, np.zeros(dy.shape))
-        kept, kept_off, s_out = one("ds", ds, ds_off, scale, dy, np.zeros(dy.shape))
-        (dq, dq_off), (dk, dk_off) = layer.of_scores(kept, kept_off)
-        one("dq", dq, dq_off, s_out, kept, kept_off)
-        one("dk", dk, dk_off, s_out, kept, kept_off)
-        if not all(
-            np.isfinite(a).all()
-            for a in (dy, ds_off, dq_off, dk_off, *(a for part in stored.values() for a in part[:2]))
-        ):  # NaN meets what is masked, or does not
-            self.loose |= {(node.name, part) for part in operands}
-        names = ("dq", "dk", "dv")
-        before = self.network.by_name[node.inputs[0]]
-        form = self.gradient_form(before.name)
-        target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
-        whole, off = (
-            np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1)
-        )
-        whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
-        if (node.name, "ds") in self.loose:
-            self.loose.add((before.name, "dy"))
-            if self.dump is None and not self.twins:
-                raise Unsure(before.name)
-            return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
-        return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
-
     def meet(self, node, branches):
         """The gradients that an output gets, at one scale, added and rounded once."""
         if len(branches) == 1:
@@ -217,7 +165,9 @@ class Decisions:
         finite."""
         written = self.written.get((node.name, True))
         self.decided[node.name, True] = True
-        largest = max(m / s for m, s in branches)
+        if self.own_gradients() and not form.is_fp32:  # whose scale keeps any sum in range
+            form = Format("fp32")
+        largest = float(np.max([m / s for m, s in branches]))
         target = self.fitting_scale(branches, largest, form)
         total = add(target) if add else None
         if math.isfinite(largest) and add:

@@ -8,6 +8,7 @@ formats are narrow; what features meet is left to chance.
 import numpy as np
 
 from draw_layers import DrawLayers
+from draw_operands import MODES, DrawOperands
 
 NARROW = (
     "fp8_e4m3",
@@ -21,10 +22,11 @@ NARROW = (
     "fp4_e2m1",
     "fp8_e4m3_b11fnuz",
 )
+P3109 = ("binary8p3se", "binary8p4sf", "binary8p5se", "binary6p3sf", "binary4p2sf", "binary7p3se")
 WIDE = ("fp16", "bf16", "cb16", "fp32")
 
 
-class Draw(DrawLayers):
+class Draw(DrawLayers, DrawOperands):
     # Formats.
 
     def format(self):
@@ -36,6 +38,8 @@ class Draw(DrawLayers):
                 keys["has_inf"] = False
                 self.maybe(keys, "has_nan", 0.3, False)
             return keys
+        if self.chance(0.1):
+            return self.one(*P3109)
         return self.one(*WIDE) if self.chance(0.6) else self.one(*NARROW)
 
     def few_bits(self):
@@ -49,7 +53,8 @@ class Draw(DrawLayers):
         self.maybe(keys, "weights", 0.3, self.format())
         self.maybe(keys, "gradients", 0.4, self.format())
         self.maybe(keys, "weight_gradients", 0.3, self.format())
-        self.maybe(keys, "overflow", 0.25, "saturate", "format")
+        self.maybe(keys, "overflow", 0.3, "saturate", "saturate", "format", "none", "saturate_finite")
+        self.maybe(keys, "rounding", 0.15, *MODES)
         self.maybe(keys, "masters", 0.3, {"format": self.few_bits()})
         self.maybe(keys, "optimizer_state", 0.2, {"format": self.few_bits()})
         if "masters" in keys and keys["masters"] == keys.get("optimizer_state"):
@@ -63,29 +68,16 @@ class Draw(DrawLayers):
             self.maybe(scaling, "amax", 0.3, "most_recent", "max")
             self.maybe(scaling, "power_of_two", 0.5, True)
             keys["tensor_scaling"] = "delayed" if self.chance(0.2) else scaling
-        if self.chance(0.15):
-            operands = self.operands()
-            if operands:
-                keys["operands"] = operands
+        if self.chance(0.35):
+            keys["operands"] = self.operands()
         if self.chance(0.25):
             change = {"from_step": self.whole(2, 3)}
             for role in ("activations", "weights", "gradients", "weight_gradients"):
                 self.maybe(change, role, 0.4, self.format())
+            if "operands" in keys and self.chance(0.4):
+                change["operands"] = "none" if self.chance(0.3) else self.operands(entry=True)
             if len(change) > 1:
                 keys["schedule"] = [change]
-        return keys
-
-    def operands(self):
-        if self.chance(0.3):
-            return self.one(self.one(*NARROW), "bf16", {"exponent": 4, "mantissa": 4})
-        keys = {}
-        for tensor in ("x", "w", "dy"):
-            self.maybe(keys, tensor, 0.5, self.format())
-        for product, pair in (("forward", ("x", "w")), ("dx", ("dy", "w")), ("dw", ("x", "dy"))):
-            if self.chance(0.25):
-                keys[product] = self.one("none", {self.one(*pair): self.one(*NARROW)})
-        if keys:
-            self.maybe(keys, "tensor_scaling", 0.3, "current")
         return keys
 
     def layer_formats(self, names):
@@ -96,7 +88,8 @@ class Draw(DrawLayers):
         }
         for role in ("format", "activations", "weights", "gradients", "weight_gradients"):
             self.maybe(entry, role, 0.35, self.format())
-        self.maybe(entry, "operands", 0.1, "none", "fp8_e4m3", "fp8_e5m2")
+        if self.chance(0.2):
+            entry["operands"] = "none" if self.chance(0.3) else self.operands(entry=True)
         if len(entry) == 1:
             entry["format"] = self.format()
         return entry
@@ -232,11 +225,20 @@ class Draw(DrawLayers):
                 "statistics": ["y", "w", "dx", "dw", "dy", "update", "operands"],
             },
         }
+        if all(layer["kind"] != "attention" for layer in layers):
+            self.accumulates(config["precision"])
         if accumulate > 1:
             config["train"]["accumulate"] = accumulate
         elif all(layer["kind"] != "attention" for layer in layers):
-            self.maybe(config["precision"], "rounding", 0.15, "stochastic")
+            if "rounding" not in config["precision"]:
+                self.maybe(config["precision"], "rounding", 0.15, "stochastic")
         self.maybe(config["train"], "clip_norm", 0.2, 0.5, 4)
+        if self.chance(0.2):
+            config["train"]["ema"] = {"decay": self.one(0.75, 0.5, 0.999)}
+            self.maybe(config["train"]["ema"], "every", 0.3, 2)
+            self.maybe(config["train"]["ema"], "warmup", 0.3, True)
+        if "preset" not in config["precision"] and self.chance(0.5 if accumulate > 1 else 0.1):
+            config["precision"]["accumulated_gradients"] = self.one("bf16", "fp16", "fp8_e5m2", {"format": "cb16"})
         self.maybe(config["train"], "label_smoothing", 0.2, 0.125)
         if self.chance(0.15):
             config["data"]["normalize"] = {

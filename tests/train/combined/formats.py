@@ -5,6 +5,8 @@ A value that is not known to the last bit is an interval: `value` and `error`, h
 this fp32 number). Rounding never turns the order of two numbers around, so an interval becomes one of stored values.
 """
 
+import re
+
 import numpy as np
 
 TINY = 2.0**-148  # two of fp32's smallest
@@ -29,22 +31,40 @@ NAMES = {
 }
 
 
-class Format:
-    """One format: its largest and smallest numbers, and rounding to nearest, ties to even."""
+P3109 = re.compile(r"binary(\d+)p(\d+)s([ef])")
 
-    def __init__(self, name, saturate=False):
-        self.name = name
-        keys = dict(NAMES[name]) if isinstance(name, str) else dict(name)
+
+def named(name):
+    """The keys of a name; of IEEE P3109's signed formats (bits, precision, extended or finite) too."""
+    found = P3109.fullmatch(name)
+    if not found:
+        return dict(NAMES[name])
+    bits, precision = int(found[1]), int(found[2])
+    keys = dict(exponent=bits - precision, mantissa=precision - 1, bias=2 ** (bits - precision - 1))
+    return {**keys, "has_inf": False, "negative_zero": False, "inf_code": found[3] == "e"}
+
+
+class Format:
+    """One format: its largest and smallest numbers, and rounding to nearest, ties to even, or by a mode of P3109."""
+
+    def __init__(self, name, saturate=False, mode="nearest", keeps_inf=False):
+        self.name, self.mode = name, "nearest" if name == "fp32" else mode
+        keys = named(name) if isinstance(name, str) else dict(name)
         e, m = keys["exponent"], keys["mantissa"]
         self.mantissa, bias = m, keys.get("bias", 2 ** (e - 1) - 1)
         self.has_inf, self.has_nan = keys.get("has_inf", True), keys.get("has_nan", True)
         self.negative_zero = keys.get("negative_zero", True)
-        self.saturate = keys.get("saturate", False) or saturate or not self.has_nan
+        self.saturate = keys.get("saturate", False) or saturate and name != "fp32" or not self.has_nan
         self.lowest = 1 - bias  # exponent of the smallest normal number
         top = 2**e - 1 - bias - (1 if self.has_inf else 0)
         steps = 2 ** (m + 1) - 1  # of the largest mantissa; where inf has no code NaN may take the last one
         if not self.has_inf and self.has_nan and self.negative_zero:
             steps -= 1
+        if keys.get("inf_code"):  # the last code is inf
+            self.has_inf, steps = True, steps - 1
+        self.finite = isinstance(name, str) and P3109.fullmatch(name) and not self.has_inf  # nothing beyond the largest
+        self.keeps_inf = keeps_inf and self.has_inf and name != "fp32" and not keys.get("saturate", False)
+        self.saturate = self.saturate or keeps_inf and name != "fp32"
         self.largest = steps * 2.0 ** (top - m)
         self.smallest = 2.0 ** (self.lowest - m)
         self.smallest_normal = 2.0**self.lowest
@@ -62,7 +82,17 @@ class Format:
         finite = np.where(np.isfinite(x), x, 0.0)
         exponent = np.maximum(np.frexp(finite)[1] - 1, self.lowest)
         spacing = np.ldexp(1.0, exponent - self.mantissa)
-        return np.where(np.isfinite(x), np.rint(finite / spacing) * spacing, x)
+        return np.where(np.isfinite(x), self.steps(finite / spacing) * spacing, x)
+
+    def steps(self, x):
+        """Whole numbers beside x, by the mode."""
+        if self.mode == "nearest_away":
+            return np.copysign(np.floor(np.abs(x) + 0.5), x)
+        if self.mode == "toward_odd":
+            down = np.trunc(x)
+            return np.where((down != x) & (down % 2 == 0), down + np.copysign(1.0, x), down)
+        modes = {"toward_zero": np.trunc, "toward_positive": np.ceil, "toward_negative": np.floor}
+        return modes.get(self.mode, np.rint)(x)
 
     def round(self, x):
         """The stored values of fp32 numbers x."""
@@ -73,6 +103,14 @@ class Format:
             end = np.copysign(self.largest, x)
         else:
             end = np.copysign(np.inf, x) if self.has_inf else np.full_like(x, np.nan)
+        finite = np.isfinite(x)
+        if self.finite:
+            end = np.copysign(self.largest, x)
+        elif not self.saturate and self.mode.startswith("toward_") and self.mode != "toward_odd":
+            stays = {"toward_positive": x < 0, "toward_negative": x > 0}.get(self.mode, finite)
+            end = np.where(stays & finite, np.copysign(self.largest, x), end)
+        if self.keeps_inf:
+            end = np.where(finite, end, x)
         q = np.where(beyond, end, q)
         if not self.has_nan:
             q = np.where(np.isnan(x), 0.0, q)
@@ -135,7 +173,8 @@ class Tally:
         low, high = (scaled(end, factor) for end in both_ends(value, error))
         after = np.abs(stored) * factor
         nan, inf = np.isnan(value), np.isinf(value)
-        inside, zero = (low <= 0) & (high >= 0), (low == 0) & (high == 0)
+        first, last = both_ends(value, error)
+        inside, zero = (first <= 0) & (last >= 0), (first == 0) & (last == 0)
         near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
         far = np.maximum(np.abs(low), np.abs(high))
         gone = (stored == 0) & ~nan
@@ -146,11 +185,21 @@ class Tally:
         self._add("zeros_after", stored == 0, stored == 0)
         self._add("underflow", gone & ~inside, gone & ~zero)
         self._add("subnormal", small, small)
-        self._add("overflow", form.overflows(near) & ~inf, form.overflows(far) & ~inf)
+        lost = np.isnan(low) & np.isfinite(value)  # under a scale that is not finite
+        beyond = form.overflows(low), form.overflows(high)
+        self._add("overflow", beyond[0] & beyond[1] & ~inf | lost, (beyond[0] | beyond[1]) & ~inf | lost)
         self._add("inf", inf, inf)
         self._add("nan", nan, nan)
         self._add("below", far < form.smallest, near < form.smallest)
         self._extremes(value / self.scale, np.broadcast_to(error, value.shape) / self.scale)
+
+    def add_between(self, value, error, low, high, factor=None):
+        """add() where what is stored lies between two values."""
+        self.add(value, error, (low + high) / 2, factor)
+        unsure = int((low != high).sum())
+        for column in ("zeros_after", "underflow", "subnormal"):
+            least, most = self.found[column]
+            self.found[column] = least - unsure, most + unsure
 
     def _extremes(self, value, error):
         self.finite = self.finite and bool(np.isfinite(value).all())
@@ -190,7 +239,7 @@ class Tally:
         for name, (low, high) in spans.items():
             if row[name] and not low <= float(row[name]) <= high:
                 wrong.append((name, float(row[name]), low, high))
-        if not self.form.same_numbers(parsed(row["format"])):
+        if type(self.form) is Format and not self.form.same_numbers(parsed(row["format"])):
             wrong.append(("format", row["format"], self.form.name, ""))
         if abs(float(row["scale"]) - self.row_scale) > 1e-7 * self.row_scale * (np.frexp(self.scale)[0] != 0.5):
             wrong.append(("scale", row["scale"], self.row_scale, ""))

@@ -6,6 +6,7 @@ import kinds
 import norms
 import products
 from formats import Format
+from operands import Operands
 
 ROLES = ("activations", "weights", "gradients", "weight_gradients")
 CLASSES = {
@@ -58,22 +59,29 @@ ALWAYS_FP32 = ("l2_normalize",)
 FP32_ON_CUDA = ("layer_norm", "rms_norm", "upsample")
 
 
-class Precision:
+class Precision(Operands):
     """Formats by layer and role, of one step."""
 
     def __init__(self, config, step, network):
         self.network = network
         keys = dict(config.get("precision", {}))
         keys["layers"] = list(keys.get("layers", []))
+        self.operand_levels = [keys.get("operands", "none")]
+        self.accumulate_levels = [keys.get("accumulate", "none")]
         for change in keys.get("schedule", []):
             if change["from_step"] <= step:
                 keys.update({k: v for k, v in change.items() if k not in ("from_step", "layers")})
                 keys["layers"] += change.get("layers", [])
+                self.operand_levels += [change["operands"]] if "operands" in change else []
+                self.accumulate_levels += [change["accumulate"]] if "accumulate" in change else []
         self.keys = keys
         self.own_scales = keys.get("tensor_scaling")
         if isinstance(self.own_scales, str):
             self.own_scales = {"kind": self.own_scales}
         self.saturates = keys.get("overflow", "default") == "saturate"
+        sums = keys.get("accumulated_gradients", "fp32")
+        sums = Format(sums["format"] if isinstance(sums, dict) and "format" in sums else sums, self.saturates)
+        self.accumulated_gradients = None if sums.is_fp32 else sums
 
     def of(self, role, name, reader=None):
         """The format of a role of the layer `name` (or of `input`); reader: who gives a gradient by its output."""
@@ -106,36 +114,6 @@ class Precision:
             return False
         return all(self.natural(i) for i in node.inputs)
 
-    def operand(self, name, operand):
-        """The format to which a product of the layer rounds an operand (forward.x ... dw.dy), None where it takes
-        what is stored."""
-        product, tensor = operand.split(".")
-        found = None
-        for keys in (self.keys.get("operands", "none"), entries(self.keys["layers"], name).get("operands")):
-            if keys is None:
-                continue
-            if not isinstance(keys, dict) or "exponent" in keys:
-                keys = {"x": keys, "w": keys, "dy": keys}
-            found = keys.get(tensor, found)
-            of_product = keys.get(product)
-            if isinstance(of_product, dict) and "exponent" not in of_product:
-                found = of_product.get(tensor, found)
-            elif of_product is not None:
-                found = of_product
-        return (
-            None
-            if found in (None, "none")
-            else Format(
-                found,
-                self.saturates or (self.operand_scales(name) and self.keys.get("overflow", "default") == "default"),
-            )
-        )
-
-    def operand_scales(self, name):
-        """precision.operands.tensor_scaling: current."""
-        keys = self.keys.get("operands")
-        return isinstance(keys, dict) and keys.get("tensor_scaling") == "current"
-
     def without_effect(self):
         """Globs of entries that name nothing that a layer which they match rounds."""
         found = []
@@ -146,7 +124,7 @@ class Precision:
                 k in entry for k in ("format", "activations", "gradients")
             )
             weight = any(n.layer.weighted for n in matched) and any(
-                k in entry for k in ("format", "weights", "weight_gradients", "operands")
+                k in entry for k in ("format", "weights", "weight_gradients", "operands", "accumulate")
             )
             if not output and not weight:
                 found.append(entry["match"])
@@ -154,7 +132,9 @@ class Precision:
 
     def form(self, role, name, own_scale=False, reader=None):
         saturate = self.saturates or (own_scale and self.keys.get("overflow", "default") == "default")
-        return Format(self.of(role, name, reader), saturate)
+        overflow, rounding = self.keys.get("overflow", "default"), self.keys.get("rounding", "nearest")
+        mode = "nearest" if rounding == "stochastic" else rounding
+        return Format(self.of(role, name, reader), saturate, mode, overflow == "saturate_finite")
 
 
 class Node:

@@ -53,7 +53,9 @@ class BatchNorm(Layer):
         off = {"weight": np.abs(dy) * self.x_hat_error, "bias": 0.0}
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             self.grads[name] = part.sum(self.axes), (np.abs(part) * 4e-6 + off[name]).sum(self.axes)
-        return [(value, np.abs(self.factor) * terms * 6e-6)]
+        b_off = (np.abs(dy) * self.x_hat_error).mean(self.axes, keepdims=True)
+        terms = terms * 6e-6 + self.x_hat_error * np.abs(b) + np.abs(self.x_hat) * b_off
+        return [(value, np.abs(self.factor) * terms)]
 
 
 class LayerNorm(Layer):
@@ -76,8 +78,8 @@ class LayerNorm(Layer):
         self.x_hat = (x - mean) * self.inverse
         value = gamma * self.x_hat + beta
         error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta))
-        if self.center:
-            error = error + np.abs(gamma) * self.inverse * _span(x, 1) * 1e-6
+        self.x_hat_error = self.inverse * _span(x, 1) * 1e-6 * self.center  # x - mean is off by the roundings of both
+        error = error + np.abs(gamma) * self.x_hat_error
         return value, np.where(np.isfinite(error), error, 0)
 
     def backward(self, dy):
@@ -93,8 +95,11 @@ class LayerNorm(Layer):
         )
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             if name in self.params:
-                self.grads[name] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
-        return [(value, self.inverse * terms * 6e-6)]
+                off = np.abs(dy) * self.x_hat_error if name == "weight" else 0.0
+                self.grads[name] = part.sum((0, 2, 3)), (np.abs(part) * 4e-6 + off).sum((0, 2, 3))
+        b_off = (np.abs(g) * self.x_hat_error).mean(1, keepdims=True)
+        terms = terms * 6e-6 + self.x_hat_error * np.abs(b) + np.abs(self.x_hat) * b_off
+        return [(value, self.inverse * terms)]
 
 
 class L2(Layer):
@@ -159,11 +164,13 @@ class Attention(Layer):
         n, h, t, w = a.shape
         return a.reshape(n, self.kv, h // self.kv, t, w).sum(2)
 
-    def forward_p(self, x):
+    def forward_p(self, x, taken):
+        """taken(name, value, error): what a product takes of a part, with its error."""
         self.q, self.k, self.v = self.split(x)
         self.c = 1 / math.sqrt(self.width)
-        s = self.c * self.q @ self.many(self.k).transpose(0, 1, 3, 2)
-        off = self.c * np.abs(self.q) @ self.many(np.abs(self.k)).transpose(0, 1, 3, 2) * 1e-6
+        q, k = (taken(name, part, np.zeros(part.shape))[0] for name, part in (("s.q", self.q), ("s.k", self.k)))
+        s = self.c * q @ self.many(k).transpose(0, 1, 3, 2)
+        off = self.c * np.abs(q) @ self.many(np.abs(k)).transpose(0, 1, 3, 2) * 1e-6
         seen = np.tril(np.ones((self.tokens, self.tokens))) > 0 if self.key("causal", False) else True
         s = np.where(seen, s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
@@ -172,18 +179,22 @@ class Attention(Layer):
         self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
         return self.soft, self.soft_error
 
-    def forward(self, p, p_error):
+    def forward(self, p, p_error, taken):
         self.p, self.p_error = p, p_error
-        v = self.many(self.v)
+        p, p_error = taken("y.p", p, p_error)
+        v = self.many(taken("y.v", self.v, np.zeros(self.v.shape))[0])
         return self.join(p @ v), self.join(p_error @ np.abs(v) + p @ np.abs(v) * 3e-6)
 
-    def gradients(self, dy):
+    def gradients(self, dy, taken):
         """dv before alpha, and ds before alpha, each (value, error)."""
         n = len(dy)
-        d = dy.reshape(n, self.heads, self.width, self.tokens).transpose(0, 1, 3, 2)
-        pt = self.p.transpose(0, 1, 3, 2)
-        dv = self.few(pt @ d), self.few(self.p_error.transpose(0, 1, 3, 2) @ np.abs(d) + pt @ np.abs(d) * 3e-6)
-        v = self.many(self.v)
+        given = dy.reshape(n, self.heads, self.width, self.tokens).transpose(0, 1, 3, 2)
+        exactly = np.zeros(given.shape)
+        pt, p_error = (a.transpose(0, 1, 3, 2) for a in taken("dv.p", self.p, self.p_error))
+        d = taken("dv.dy", given, exactly)[0]
+        dv = self.few(pt @ d), self.few(p_error @ np.abs(d) + np.abs(pt) @ np.abs(d) * 3e-6)
+        d = taken("dp.dy", given, exactly)[0]
+        v = self.many(taken("dp.v", self.v, np.zeros(self.v.shape))[0])
         dp = d @ v.transpose(0, 1, 3, 2)
         size = np.abs(d) @ np.abs(v).transpose(0, 1, 3, 2)
         ds = self.soft * (dp - (self.soft * dp).sum(-1, keepdims=True))
@@ -195,12 +206,12 @@ class Attention(Layer):
         )
         return dv, (ds, off)
 
-    def of_scores(self, ds, ds_error):
+    def of_scores(self, ds, ds_error, taken):
         """dq and dk before alpha."""
-        k = self.many(self.k)
-        dq = self.c * ds @ k, self.c * (ds_error @ np.abs(k) + np.abs(ds) @ np.abs(k) * 3e-6)
-        st, se = ds.transpose(0, 1, 3, 2), ds_error.transpose(0, 1, 3, 2)
-        dk = self.few(self.c * st @ self.q), self.few(
-            self.c * (se @ np.abs(self.q) + np.abs(st) @ np.abs(self.q) * 3e-6)
-        )
+        k = self.many(taken("dq.k", self.k, np.zeros(self.k.shape))[0])
+        d, off = taken("dq.ds", ds, ds_error)
+        dq = self.c * d @ k, self.c * (off @ np.abs(k) + np.abs(d) @ np.abs(k) * 3e-6)
+        st, se = (a.transpose(0, 1, 3, 2) for a in taken("dk.ds", ds, ds_error))
+        q = taken("dk.q", self.q, np.zeros(self.q.shape))[0]
+        dk = self.few(self.c * st @ q), self.few(self.c * (se @ np.abs(q) + np.abs(st) @ np.abs(q) * 3e-6))
         return dq, dk

@@ -19,6 +19,8 @@ GRADUAL = {  # preset: start, floor, ceiling, growth only where the scale stays 
 
 
 class Constant:
+    near = 0.0  # relative error of the scale
+
     def __init__(self, scale):
         self.scale = float(scale)
 
@@ -73,6 +75,8 @@ class LogMax(Constant):
         self.q = b2 * self.q + (1 - b2) * x * x
         mu = self.m / (1 - b1**self.k)
         var = self.q / (1 - b2**self.k) - (self.m2 / (1 - b2**self.k)) ** 2
+        off = 4e-7 * mu**2 / (1 - b2)  # of the variance, a difference of squares over 1 - b2^k, in fp32
+        self.near = 1e-3 + 3.0 * keys.get("overflow_std_dev", 3.09) * min(off**0.5, off / max(var, 1e-9) ** 0.5)
         s = 2.0 ** (keys.get("log_max", 16) - (mu + keys.get("overflow_std_dev", 3.09) * math.sqrt(max(var, 0))))
         self.scale = min(max(s, keys.get("min_scale", 1.0)), keys.get("max_scale", 2.0**14))
 
@@ -83,6 +87,8 @@ class Layerwise(Constant):
     def __init__(self, keys, network):
         self.scales, self.keys, self.clean = {}, {}, {}
         for node in network.nodes:
+            if not node.trained_before:  # it has no dx
+                continue
             names = (
                 [node.name]
                 if node.layer.decides and node.kind != "attention"
@@ -104,6 +110,8 @@ class Layerwise(Constant):
         broken = {
             name.rsplit(".", 1)[0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()
         } | beside.broken
+        if not finite and not broken & self.keys.keys():  # of a layer without a scale: all fall
+            broken = set(self.keys)
         for name, keys in self.keys.items():
             if name in broken:
                 self.clean[name] = 0

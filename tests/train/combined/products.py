@@ -4,7 +4,7 @@
 import numpy as np
 
 import exact
-from exact import lowest_bit, sum_error
+from exact import lowest_bit, single, sum_error
 from kinds import Layer
 
 
@@ -14,6 +14,25 @@ class Product(Layer):
     weighted = decides = True
     transposed = False
     needs_dx = True
+
+    def setup(self):
+        self.scaled = set()  # products whose sums are multiplied by a scale of the whole tensor afterwards
+
+    def unit(self, product, *units):
+        """What all products of a sum are multiples of; 0 where a scale is multiplied with the sum."""
+        return 0.0 * units[0] * units[1] if product in self.scaled else units[0] * units[1]
+
+    def accumulated(self, product, a, b):
+        """(value, error) of a product whose sums an accumulator makes; None: they are fp32's."""
+        return None
+
+    def and_bias(self, made):
+        value, error = made
+        if "bias" in self.params:
+            with np.errstate(invalid="ignore", over="ignore"):
+                value = single(value + self.params["bias"].reshape(1, -1, 1, 1))
+            error = np.where(error > 0, error + np.abs(value) * 1.2e-7, 0.0)
+        return value, error
 
     def operand(self, name, stored):
         """What a product takes of a stored tensor, by the operand's name (forward.x ... dw.dy)."""
@@ -36,6 +55,7 @@ class Product(Layer):
 
 class Convolution(Product):
     def setup(self):
+        super().setup()
         c, h, w = self.shapes[0]
         self.groups = self.key("groups", 1)
         self.out = self.keys["channels"]
@@ -64,8 +84,8 @@ class Convolution(Product):
       
         self.fan = self.fan_reference / self.groups / (1 if self.transposed else s[0] * s[1])
 
-    def _forward(self, x, w, addends):
-        units = lowest_bit(x, (1, 2, 3))[:, None, None, None] * lowest_bit(w, (1, 2, 3))[None, :, None, None]
+    def _forward(self, x, w, addends, name):
+        units = self.unit(name, lowest_bit(x, (1, 2, 3))[:, None, None, None], lowest_bit(w, (1, 2, 3))[None, :, None, None])
         return (
             exact.product(
                 exact.convolve, x, w, self.window, self.groups, addends=addends, units=units, order=self.winograd
@@ -73,8 +93,8 @@ class Convolution(Product):
             units,
         )
 
-    def _back(self, dy, w, addends):
-        units = lowest_bit(dy, (1, 2, 3))[:, None, None, None] * lowest_bit(w, None)
+    def _back(self, dy, w, addends, name):
+        units = self.unit(name, lowest_bit(dy, (1, 2, 3))[:, None, None, None], lowest_bit(w, None))
         return (
             exact.product(
                 exact.convolve_back, dy, w, self.window, self.groups, addends=addends, units=units, order=self.winograd
@@ -86,18 +106,28 @@ class Convolution(Product):
         self.x, self.w = xs[0], self.copy
         x, w = self.operand("forward.x", xs[0]), self.operand("forward.w", self.copy)
         n = w.shape[1] * self.kernel[0] * self.kernel[1]
-        (value, error, magnitude), units = (self._back if self.transposed else self._forward)(x, w, n)
+        made = self.accumulated("forward", x, w)
+        if made is not None:
+            return self.and_bias(made)
+        (value, error, magnitude), units = (self._back if self.transposed else self._forward)(x, w, n, "forward")
         return self.add_bias(value, error, magnitude, units, n)
 
     def backward(self, dy):
         n, found = int(self.fan_reference), [(np.zeros(self.x.shape), 0.0)]
         if self.needs_dx:
             d, w = self.operand("dx.dy", dy), self.operand("dx.w", self.w)
-            (value, error, _), _ = (self._forward if self.transposed else self._back)(d, w, n)
-            found = [(value, error)]
+            made = self.accumulated("dx", d, w)
+            if made is None:
+                made = (self._forward if self.transposed else self._back)(d, w, n, "dx")[0]
+            found = [made[:2]]
         a, b = self.operand("dw.x", self.x), self.operand("dw.dy", dy)
+        made = self.accumulated("dw", a, b)
+        if made is not None:
+            self.grads["weight"] = made
+            self.bias_gradient(dy)
+            return found
         a, b = (b, a) if self.transposed else (a, b)
-        units = lowest_bit(a, None) * lowest_bit(b, (0, 2, 3))[:, None, None, None]
+        units = self.unit("dw", lowest_bit(a, None), lowest_bit(b, (0, 2, 3))[:, None, None, None])
         dw, dw_error, _ = exact.product(
             exact.convolve_weights,
             a,
@@ -113,12 +143,43 @@ class Convolution(Product):
         return found
 
 
+    def lines(self, name, a):
+        """An operand as [places, rows, length], the product's sum along the last axis; and the way back."""
+        product, tensor = name.split(".")
+        g = self.groups
+        if tensor == "w":
+            split = a.reshape(g, -1, *a.shape[1:])
+            last = 2 if (product == "forward") != self.transposed else 1
+            order = (0, 3, 4, 3 - last, last)
+        elif product == "dw":
+            split, order = a, (1, 0, 2, 3)
+            moved = split.transpose(order)
+            return moved.reshape(1, a.shape[1], -1), lambda x: x.reshape(moved.shape).transpose(np.argsort(order))
+        else:
+            split, order = a.reshape(len(a), g, -1, *a.shape[2:]), (1, 0, 3, 4, 2)
+            moved = split.transpose(order)
+            lines = moved.reshape(g, -1, moved.shape[-1])
+            return lines, lambda x: x.reshape(moved.shape).transpose(np.argsort(order)).reshape(a.shape)
+        moved = split.transpose(order)
+        shape = (-1, *moved.shape[3:])
+        return moved.reshape(shape), lambda x: x.reshape(moved.shape).transpose(np.argsort(order)).reshape(a.shape)
+
+    def transformed(self, name, a):
+        """The lines whose consecutive values a transform turns."""
+        pixels = self.kernel == (1, 1) and self.window.stride == (1, 1) and self.window.padding == (0, 0)
+        if pixels or not name.startswith("dw"):
+            return self.lines(name, a)
+        moved = a.transpose(1, 2, 3, 0)
+        return moved, lambda x: x.transpose(3, 0, 1, 2)
+
+
 class Transposed(Convolution):
     transposed = True
 
 
 class Linear(Product):
     def setup(self):
+        super().setup()
         c, h, w = self.shapes[0]
         self.sequence = self.key("sequence", False)
         self.out = self.keys["features"]
@@ -143,8 +204,12 @@ class Linear(Product):
     def forward(self, xs):
         self.n = len(xs[0])
         self.x, self.w = xs[0], self.copy
-        x, w = self.rows(self.operand("forward.x", xs[0])), self.operand("forward.w", self.copy)
-        units = lowest_bit(x, 1)[:, None] * lowest_bit(w, 1)[None, :]
+        x, w = self.operand("forward.x", xs[0]), self.operand("forward.w", self.copy)
+        made = self.accumulated("forward", x, w)
+        if made is not None:
+            return self.and_bias(made)
+        x = self.rows(x)
+        units = self.unit("forward", lowest_bit(x, 1)[:, None], lowest_bit(w, 1)[None, :])
         value, error, magnitude = exact.product(lambda a, b: a @ b.T, x, w, addends=self.inputs, units=units)
         parts = [
             self.unrows(np.broadcast_to(a, value.shape), self.shape, self.n) for a in (value, error, magnitude, units)
@@ -154,15 +219,40 @@ class Linear(Product):
     def backward(self, dy):
         found = [(np.zeros(self.x.shape), 0.0)]
         if self.needs_dx:
-            d, w = self.rows(self.operand("dx.dy", dy)), self.operand("dx.w", self.w)
-            units = lowest_bit(d, 1)[:, None] * lowest_bit(w, 0)[None, :]
+            d, w = self.operand("dx.dy", dy), self.operand("dx.w", self.w)
+            made = self.accumulated("dx", d, w)
+            d = self.rows(d)
+            units = self.unit("dx", lowest_bit(d, 1)[:, None], lowest_bit(w, 0)[None, :])
             value, error, _ = exact.product(lambda a, b: a @ b, d, w, addends=self.out, units=units)
             found = [
                 tuple(self.unrows(np.broadcast_to(a, value.shape), self.shapes[0], self.n) for a in (value, error))
             ]
-        x, d = self.rows(self.operand("dw.x", self.x)), self.rows(self.operand("dw.dy", dy))
-        units = lowest_bit(d, 0)[:, None] * lowest_bit(x, 0)[None, :]
+            found = found if made is None else [made]
+        x, d = self.operand("dw.x", self.x), self.operand("dw.dy", dy)
+        made = self.accumulated("dw", x, d)
+        if made is not None:
+            self.grads["weight"] = made
+            self.bias_gradient(dy)
+            return found
+        x, d = self.rows(x), self.rows(d)
+        units = self.unit("dw", lowest_bit(d, 0)[:, None], lowest_bit(x, 0)[None, :])
         dw, dw_error, _ = exact.product(lambda a, b: a.T @ b, d, x, addends=len(d), units=units)
         self.grads["weight"] = dw, dw_error
         self.bias_gradient(dy)
         return found
+
+    def lines(self, name, a):
+        """An operand as [1, rows, length], the product's sum along the last axis; and the way back."""
+        product, tensor = name.split(".")
+        rows = a if tensor == "w" else self.rows(a)
+        turned = (name == "dx.w") or product == "dw"
+        moved = rows.T if turned else rows
+
+        def back(x):
+            x = x[0].T if turned else x[0]
+            return x if tensor == "w" else self.unrows(x, a.shape[1:], len(a))
+
+        return moved[None], back
+
+    def transformed(self, name, a):
+        return self.lines(name, a)

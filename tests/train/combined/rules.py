@@ -110,7 +110,7 @@ def unbound(method, keys, dy, operand, u_min, u_max):
             least, most = operand.products()
         else:
             least, most = (low * operand.smallest, high * operand.largest) if low and operand.smallest else (None, None)
-        if least is None:
+        if not least:
             return 1.0, "one"
         target, cap = u_min / least, u_max / most / fan
     value = min(max(target, 1.0), cap)

@@ -49,7 +49,8 @@ class Run:
         return self.code
 
     def csv(self, name, output="out"):
-        return rows(self.folder / output / name)
+        path = self.folder / output / name
+        return rows(path) if path.exists() else []
 
     def dump(self, step):
         return tensors(self.folder / "out/dump" / f"step-{step:08}.safetensors")

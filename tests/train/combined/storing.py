@@ -23,6 +23,7 @@ class Storing:
         value, error = np.asarray(value, np.float64), np.broadcast_to(error, np.shape(value))
         value = np.where((error == 0) & np.isfinite(value), single(value), value)
         factor = self.own_scale(name, tensor, form, scale) if own else None
+        self.used[name, tensor] = factor, form
         low, high = (
             stored_ends(value, error, form, factor, self.stochastic) if round_it else (value - error, value + error)
         )
@@ -93,9 +94,11 @@ class Storing:
         keys = self.precision.own_scales
         s, amax, off = self.next_scale(name, tensor, form)
         row = self.row_of.get((name, tensor))
-        if off and amax and row is not None:  # of a largest magnitude that is not known to the last bit
+        if off and row is not None:  # of a largest magnitude that is not known to the last bit
             written = float(row["scale"]) / scale
-            if (
+            if off > 0.1 * amax:  # what is left of a difference
+                s = self.scales[name, tensor] = written
+            elif (
                 abs(written - s) <= (1.5 * off / amax + 1e-6) * s
                 or keys.get("power_of_two", False)
                 and written in (s / 2, s * 2)
@@ -103,11 +106,11 @@ class Storing:
                 s = self.scales[name, tensor] = written
         return s
 
-    def next_scale(self, name, tensor, form):
+    def next_scale(self, name, tensor, form, keys=None):
         """The tensor's scale by its history, (s, amax, how far amax may be off); kept where amax is 0, and as a power
         of two where
         largest / amax is beyond fp32."""
-        keys = self.precision.own_scales
+        keys = keys or self.precision.own_scales
         seen = self.histories.get((name, tensor), [])[-keys.get("history", 1024) :]
         s = self.scales.get((name, tensor), 1.0)
         amax, off = (seen[-1] if keys.get("amax", "max") == "most_recent" else max(seen)) if seen else (0.0, 0.0)
@@ -128,36 +131,7 @@ class Storing:
         low, high = stored_ends(value, error, form, factor, self.stochastic)
         tally = self.tallies.setdefault((name, tensor), Tally(form, scale))
         tally.scale, tally.row_scale = scale, scale if factor is None else single(scale * factor)
-        tally.add(value, error, (low + high) / 2, factor)
-        unsure = low != high
-        for column in ("zeros_after", "underflow", "subnormal"):
-            least, most = tally.found[column]
-            tally.found[column] = least - int(unsure.sum()), most + int(unsure.sum())
+        tally.add_between(value, error, low, high, factor)
         if factor is not None:
             self.remember(name, tensor, value, error)
         return low, high
-
-    def operand(self, node, name, stored, scale):
-        """The operand that a product takes of a stored tensor, counted as a rounding of its own."""
-        form = self.precision.operand(node.name, name)
-        if form is None:
-            return stored
-        factor = None
-        if self.precision.operand_scales(node.name) and not form.is_fp32:
-            a = np.abs(stored).max()
-            factor = (
-                min(float(single(single(form.largest) / a)), float(np.finfo(np.float32).max))
-                if 0 < a < math.inf
-                else 1.0
-            )
-        taken = stored_ends(stored, 0.0, form, factor)[0]
-        once = name.endswith(".w") and self.part > 0  # a step's parts take the same copies of weights
-        if "operands" in self.config["log"]["statistics"] and not once:
-            tally = self.tallies.setdefault((node.name, name), Tally(form, scale))
-            tally.scale = scale
-            tally.row_scale = scale if factor is None else single(scale * factor)
-            tally.add(stored, np.zeros(stored.shape), taken, factor)
-        if not np.isfinite(taken).all():
-            self.spreads = True
-            self.not_finite.add(node.name)
-        return taken

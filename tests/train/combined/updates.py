@@ -35,9 +35,10 @@ class Updates:
 
         def of(key):
             value = precision.get(key, "fp32")
+            saturate = precision.get("overflow", "default") == "saturate"
             if isinstance(value, dict) and "format" in value:
-                return Format(value["format"]), value.get("rounding", "nearest")
-            return Format(value), "nearest"
+                return Format(value["format"], saturate), value.get("rounding", "nearest")
+            return Format(value, saturate), "nearest"
 
         self.master_format, self.master_rounding = of("masters")
         self.state_format, self.state_rounding = of("optimizer_state")
@@ -65,7 +66,8 @@ class Updates:
                 if not np.array_equal(before, after[name]):
                     beside.differ(f"checkpoint {name}", "a skipped step changed it")
             return
-        if abs(float(row["grad_norm"]) - total) > 2e-5 * total:
+        off = math.sqrt(sum(float(np.sum(off**2)) for _, off in gradients.values()))
+        if abs(float(row["grad_norm"]) - total) > 2e-5 * total + off:
             beside.differ("steps.csv grad_norm", row["grad_norm"], f"expected {total!r}")
         clip = self.config["train"].get("clip_norm", 0)
         factor = min(1.0, clip / total) if clip and total > 0 else 1.0
@@ -135,7 +137,7 @@ class Updates:
         m0, v0 = (self.state.get(k, np.zeros(w.shape)) for k in (m_key, v_key))
         m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
-        v_off = (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
+        m_off, v_off = m_off + 1e-44, 1e-44 + (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
         self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
         root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
         top = m / (1 - b1**self.count)
@@ -201,3 +203,17 @@ class Moved(Tally):
         small = (np.abs(after) > 0) & (np.abs(after) < self.form.smallest_normal * (1 - 1e-9))
         self._add("subnormal", small, small)
         self._extremes(-step, error)
+
+
+class Joined(Tally):
+    """A row `accumulated`: what parts of a batch add, and whether the sum is what it was."""
+
+    def join(self, part, error, before, low, high):
+        stays, may = (before == low) & (before == high), (before >= low) & (before <= high)
+        zero, perhaps = (part == 0) & (error == 0), np.abs(part) <= error
+        everything = np.ones(part.shape)
+        self._add("numel", everything, everything)
+        self._add("zeros_before", zero, perhaps)
+        self._add("zeros_after", stays, may)
+        self._add("underflow", stays & ~perhaps, may & ~zero)
+        self._add("below", 0, np.ones(part.shape))

@@ -3,6 +3,7 @@
 #include "backend/cpu/matmul/pack/row_scales.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
@@ -97,9 +98,18 @@ void RowScales::RoundEach(const Kernels& kernels, const scaling::TensorScaleRule
     for (std::int64_t i = 0; i < n; ++i) to[i] /= encodes[i];
   if (rounding.stats == nullptr) return;
   BlockStats& all = *rounding.stats;
-  all.underflow = of_scaled.underflow + of_scaled.zeros - all.zeros;
-  all.zeros_after = of_scaled.zeros_after, all.below_min = of_scaled.below_min;
-  all.subnormal = of_scaled.subnormal, all.overflow = of_scaled.overflow;
+  // Rows with a scale of 0 or NaN, which inf and NaN leave under rule torchao, become NaN: none of
+  // their values ends as a zero.
+  std::int64_t lost = 0, zeros_lost = 0, cleared = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if ((encodes[i] > 0 && std::isfinite(encodes[i])) || !std::isfinite(from[i])) continue;
+    zeros_lost += from[i] == 0;
+    ++(encodes[i] == 0 ? cleared : lost);
+  }
+  all.underflow = of_scaled.underflow + (of_scaled.zeros - cleared) - (all.zeros - zeros_lost);
+  all.zeros_after = of_scaled.zeros_after - cleared;
+  all.below_min = of_scaled.below_min - cleared;
+  all.subnormal = of_scaled.subnormal, all.overflow = of_scaled.overflow + lost;
   all.above_edge = of_scaled.above_edge;
 }
 

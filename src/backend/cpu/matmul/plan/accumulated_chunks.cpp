@@ -74,10 +74,7 @@ AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward
     throw ConfigError("precision.accumulate: layer " + spec_.layer + ": " + NameOf(batch) +
                       " has blocks of " + std::to_string(a) + " values and " + NameOf(weights) +
                       " of " + std::to_string(b) + "; codes of both are added block by block");
-  if (a != 0 || b != 0)
-    rows.blocks =
-        window_.BlocksOf(toward == Toward::kSmall ? window_.in_group() : window_.out_group(),
-                         std::max(a, b), IsSpread(toward));
+  if (a != 0 || b != 0) rows.blocks = window_.BlocksOf(toward, std::max(a, b));
   return rows;
 }
 
@@ -129,29 +126,29 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
       FitVectors(rows.of_batch, rows.of_weights, largest, panels.largest(), panels.k());
   const std::int64_t k = panels.k(), step = StepOf(rule);
   const std::int64_t part = rule.promote > 0 ? rule.promote : k;  // of a block
-  const std::int64_t pixels = to.h * to.w, all = chunk.images * pixels;
+  // Rows that meet the same weights: all pixels, or one of each image.
+  const bool by_pixel = window_.IsByPixel(rows.toward);
+  const std::int64_t pixels = to.h * to.w, own = by_pixel ? 1 : pixels, all = chunk.images * own;
   // Rows of one scale each that are whole sums: it is multiplied with these.
   const bool by_line =
       rows.blocks.size() == 2 && !rows.of_batch.in_blocks() && !rows.of_weights.in_blocks();
   const bool by_block = !rows.blocks.empty() && !by_line;
   const std::size_t blocks = rows.blocks.empty() ? 0 : rows.blocks.size() - 1;
-  const std::int64_t channels = to_small ? window_.in_group() : window_.out_group();
-  // Each pixel that a linear layer's dx has meets one tap, whose weights have scales of their own.
-  const bool spread = IsSpread(rows.toward);
-  const float* weight_scales =
-      weights_.scales(rows.product == Product::kForward ? WeightUse::kForward : WeightUse::kData);
+  const std::int64_t channels = window_.channels(rows.toward);
   std::vector<float> row_scales(kRowsAtOnce * blocks, rows.of_batch.inverse());
   for (std::int64_t first = 0; first < all; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, all - first);
     PanelSums sums(rule, sums_memory, count, counts != nullptr, by_block);
-    for (std::int64_t group = 0; group < window_.groups(); ++group) {
+    for (std::int64_t set = 0; set < panels.sets(); ++set) {
+      const std::int64_t group = by_pixel ? 0 : set;
       for (std::int64_t row = 0; row < count; ++row) {
-        const std::int64_t image = (first + row) / pixels, pixel = (first + row) % pixels;
+        const std::int64_t image = (first + row) / own, pixel = (first + row) % own;
         GatherRow(window_, rows.toward, group, pixel, source.From(image * from.per_image()),
                   taken.From(row * k));
         for (std::size_t block = 0; scales != nullptr && block < blocks; ++block) {
-          const auto [first_tap, channel] = window_.At(rows.blocks[block], channels);
-          const std::int64_t tap = spread ? pixel : first_tap;
+          const auto [tap, channel] = by_pixel
+                                          ? AccumulatedWindow::TapAndChannel{0, rows.blocks[block]}
+                                          : window_.At(rows.blocks[block], channels);
           const std::int64_t met =
               to_small ? window_.InBig(pixel, tap) : window_.InSmall(pixel, tap);
           row_scales[static_cast<std::size_t>(row) * blocks + block] =
@@ -165,13 +162,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
         const std::int64_t lanes =
             std::min<std::int64_t>(kPanel, panels.outputs() - panel * kPanel);
         const auto scale_of = [&](std::size_t of_block, std::int64_t row, std::int64_t lane) {
-          const float of_row = row_scales[static_cast<std::size_t>(row) * blocks + of_block];
-          if (!spread || weight_scales == nullptr)
-            return of_row * panels.scales(group, panel, of_block)[lane];
-          if (lane >= lanes) return 0.0f;
-          const std::int64_t channel = window_.At(rows.blocks[of_block], channels).channel;
-          return of_row * weight_scales[window_.Weight(group, channel, panel * kPanel + lane,
-                                                       (first + row) % pixels)];
+          return row_scales[static_cast<std::size_t>(row) * blocks + of_block] *
+                 panels.scales(set, panel, of_block)[lane];
         };
         sums.Begin();
         std::size_t block = 0;
@@ -181,8 +173,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
           AccumulateArgs args = sums.Args(by_block ? 0 : at, end - at, vectors);
           args.a = taken.values + at, args.a_exponents = taken.exponents + at;
           args.a_row = k, args.a_step = 1;
-          args.b = panels.values(group, panel) + at * kPanel;
-          args.b_exponents = panels.exponents(group, panel) + at * kPanel;
+          args.b = panels.values(set, panel) + at * kPanel;
+          args.b_exponents = panels.exponents(set, panel) + at * kPanel;
           kernels.accumulate(args);
           if (!by_block) continue;
           sums.EndBlock(
@@ -195,7 +187,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
               return by_line ? scale_of(0, row, lane) : 1.0f;
             },
             [&](std::int64_t row, std::int64_t lane, float sum) {
-              out[(first + row) * to.c + output + lane] = sum;
+              const std::int64_t to_row = by_pixel ? (first + row) * pixels + set : first + row;
+              out[to_row * to.c + output + lane] = sum;
             });
       }
     }
@@ -203,7 +196,7 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
   const float factor =
       rows.blocks.empty() ? rows.of_batch.inverse() * rows.of_weights.inverse() : 1;
   if (factor != 1)
-    for (std::int64_t i = 0; i < all * to.c; ++i) out[i] *= factor;
+    for (std::int64_t i = 0; i < chunk.images * pixels * to.c; ++i) out[i] *= factor;
   return out;
 }
 

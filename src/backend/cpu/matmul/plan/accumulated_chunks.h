@@ -75,7 +75,6 @@ class AccumulatedChunks final : public ChunkMatmul {
     return counts_[scaling::IndexOf(product)]
                   [rule * parts_[scaling::IndexOf(product)] + static_cast<std::size_t>(part)];
   }
-  bool IsSpread(Toward toward) const { return window_.is_linear() && toward == Toward::kBig; }
   std::size_t RowBytes(const Rows& rows) const;
   std::size_t SliceBytes() const;
   // Sums of all pixels of the chunk, [images, pixels, channels] of the result, in scratch memory.

@@ -33,11 +33,8 @@ std::int64_t AccumulatedWindow::InSmall(std::int64_t pixel, std::int64_t tap) co
   return inside ? h / stride_[0] * small_.w + w / stride_[1] : -1;
 }
 
-std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels, std::int64_t block,
-                                                      bool spread) const {
-  if (spread) block = block < channels ? block * taps() : taps() * channels;
-  const std::int64_t runs = features_ ? 1 : taps(),
-                     length = features_ ? taps() * channels : channels;
+std::vector<std::int64_t> AccumulatedWindow::BlocksOf(Toward toward, std::int64_t block) const {
+  const std::int64_t runs = features_ ? 1 : taps(), length = terms(toward) / runs;
   std::vector<std::int64_t> begins;
   for (std::int64_t run = 0; run < runs; ++run)
     for (std::int64_t at = 0; at < length; at += block) begins.push_back(run * length + at);
@@ -57,56 +54,53 @@ CodeBlock TakeCodes(std::byte*& memory, std::int64_t values) {
 WeightPanels::WeightPanels(const AccumulatedWindow& window, Toward toward)
     : window_(window),
       toward_(toward),
-      k_(window.taps() * (toward == Toward::kSmall ? window.in_group() : window.out_group())),
+      by_pixel_(window.IsByPixel(toward)),
+      k_(window.terms(toward)),
       outputs_(toward == Toward::kSmall ? window.out_group() : window.in_group()) {
-  const auto count = static_cast<std::size_t>(window.groups() * panels() * k_ * kPanel);
+  const auto count = static_cast<std::size_t>(sets() * panels() * k_ * kPanel);
   values_.resize(count);
   exponents_.assign(count, kExponentOfZero);
 }
 
-const float* WeightPanels::values(std::int64_t group, std::int64_t panel) const {
-  return values_.data() + At(group, panel);
+const float* WeightPanels::values(std::int64_t set, std::int64_t panel) const {
+  return values_.data() + At(set, panel);
 }
-const std::int16_t* WeightPanels::exponents(std::int64_t group, std::int64_t panel) const {
-  return exponents_.data() + At(group, panel);
+const std::int16_t* WeightPanels::exponents(std::int64_t set, std::int64_t panel) const {
+  return exponents_.data() + At(set, panel);
+}
+
+std::size_t WeightPanels::WeightAt(std::int64_t set, std::int64_t place,
+                                   std::int64_t output) const {
+  if (by_pixel_) return static_cast<std::size_t>(window_.Weight(0, place, output, set));
+  const auto [tap, c] = window_.At(place, window_.channels(toward_));
+  return static_cast<std::size_t>(toward_ == Toward::kSmall ? window_.Weight(set, output, c, tap)
+                                                            : window_.Weight(set, c, output, tap));
 }
 
 void WeightPanels::Pack(const Context& context, const CodesOf& codes, const float* plain,
                         const float* scales, const std::vector<std::int64_t>& blocks) {
-  const std::int64_t count = window_.groups() * k_ * outputs_;
+  const std::int64_t count = sets() * k_ * outputs_;
   std::vector<float> values(static_cast<std::size_t>(count));
   std::vector<std::int16_t> exponents(values.size());
   largest_ = ToCodes(context, codes, {const_cast<float*>(plain), Storage::kF32}, count,
                      values.data(), exponents.data(), scales);
   blocks_ = blocks.empty() ? 0 : blocks.size() - 1;
-  scales_.assign(static_cast<std::size_t>(window_.groups() * panels()) * blocks_ * kPanel,
-                 codes.inverse());
-  const std::int64_t channels =
-      toward_ == Toward::kSmall ? window_.in_group() : window_.out_group();
-  context.pool.For(window_.groups() * panels(), [&](std::int64_t i, int) {
-    const std::int64_t group = i / panels(), panel = i % panels();
+  scales_.assign(static_cast<std::size_t>(sets() * panels()) * blocks_ * kPanel, codes.inverse());
+  context.pool.For(sets() * panels(), [&](std::int64_t i, int) {
+    const std::int64_t set = i / panels(), panel = i % panels();
     const std::int64_t lanes = std::min<std::int64_t>(kPanel, outputs_ - panel * kPanel);
-    float* to = values_.data() + At(group, panel);
-    std::int16_t* to_exponents = exponents_.data() + At(group, panel);
+    float* to = values_.data() + At(set, panel);
+    std::int16_t* to_exponents = exponents_.data() + At(set, panel);
     for (std::size_t block = 0; scales != nullptr && block < blocks_; ++block) {
-      const auto [tap, c] = window_.At(blocks[block], channels);
       float* to_scales = scales_.data() + (static_cast<std::size_t>(i) * blocks_ + block) * kPanel;
-      for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        const std::int64_t output = panel * kPanel + lane;
-        to_scales[lane] = scales[toward_ == Toward::kSmall ? window_.Weight(group, output, c, tap)
-                                                           : window_.Weight(group, c, output, tap)];
-      }
+      for (std::int64_t lane = 0; lane < lanes; ++lane)
+        to_scales[lane] = scales[WeightAt(set, blocks[block], panel * kPanel + lane)];
     }
-    for (std::int64_t tap = 0; tap < window_.taps(); ++tap) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::int64_t place = window_.Place(tap, c, channels) * kPanel;
-        for (std::int64_t lane = 0; lane < lanes; ++lane) {
-          const std::int64_t output = panel * kPanel + lane;
-          const auto from = static_cast<std::size_t>(toward_ == Toward::kSmall
-                                                         ? window_.Weight(group, output, c, tap)
-                                                         : window_.Weight(group, c, output, tap));
-          to[place + lane] = values[from], to_exponents[place + lane] = exponents[from];
-        }
+    for (std::int64_t place = 0; place < k_; ++place) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const std::size_t from = WeightAt(set, place, panel * kPanel + lane);
+        to[place * kPanel + lane] = values[from];
+        to_exponents[place * kPanel + lane] = exponents[from];
       }
     }
   });
@@ -115,7 +109,12 @@ void WeightPanels::Pack(const Context& context, const CodesOf& codes, const floa
 void GatherRow(const AccumulatedWindow& window, Toward toward, std::int64_t group,
                std::int64_t pixel, const CodeBlock& source, const CodeBlock& row) {
   const bool to_small = toward == Toward::kSmall;
-  const std::int64_t channels = to_small ? window.in_group() : window.out_group();
+  const std::int64_t channels = window.channels(toward);
+  if (window.IsByPixel(toward)) {  // they meet the only pixel of the smaller side
+    std::copy_n(source.values, channels, row.values);
+    std::copy_n(source.exponents, channels, row.exponents);
+    return;
+  }
   const std::int64_t all = to_small ? window.big().c : window.small().c;
   for (std::int64_t tap = 0; tap < window.taps(); ++tap) {
     const std::int64_t at = to_small ? window.InBig(pixel, tap) : window.InSmall(pixel, tap);

@@ -2,7 +2,8 @@
 // has at which place of its sum, and weights in panels of sixteen outputs.
 //
 //   forward   rows: pixels of y, sums over the taps of the window and the channels of x within them
-//   data      rows: pixels of x, sums over the taps and the channels of y within them
+//   data      rows: pixels of x, sums over the taps and the channels of y within them; of a linear
+//             layer over the channels of y alone
 //   weights   rows: channels of y, columns: taps and channels of x within them, sums over pixels
 //
 // In a transposed convolution x and y change places (ConvolutionOf).
@@ -17,6 +18,9 @@
 #include "backend/cpu/matmul/pack/codes.h"
 
 namespace ada::backend::cpu {
+
+// Which of the two products with the weights.
+enum class Toward : std::uint8_t { kSmall, kBig };
 
 // The convolution, from `big` to `small`. A linear layer of an image is one whose window is all of
 // the image; the places of its sum are those of PyTorch's features: channel, row, column.
@@ -45,11 +49,20 @@ class AccumulatedWindow {
     if (features_) return {place % taps(), place / taps()};
     return {place / channels, place % channels};
   }
-  // Where blocks of `block` values begin in a sum of so many channels, and its end. Blocks lie
-  // within a tap; those of a linear layer run through all features or, spread, through the channels
-  // that a tap meets at every taps()-th place.
-  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block, bool spread) const;
+  // Where blocks of `block` values begin in a sum, and its end. Blocks lie within a tap; those of a
+  // linear layer's y run through all features.
+  std::vector<std::int64_t> BlocksOf(Toward toward, std::int64_t block) const;
   bool is_linear() const { return features_; }
+  // Whether sums have no taps, but each pixel of the result weights of its own: a linear layer's
+  // dx.
+  bool IsByPixel(Toward toward) const { return features_ && toward == Toward::kBig; }
+  // Channels behind one value of the result, and the length of its sum.
+  std::int64_t channels(Toward toward) const {
+    return toward == Toward::kSmall ? in_group() : out_group();
+  }
+  std::int64_t terms(Toward toward) const {
+    return IsByPixel(toward) ? channels(toward) : taps() * channels(toward);
+  }
   bool channels_lie_together() const { return !features_ || taps() == 1; }
   // The weight between them in PyTorch's order.
   std::int64_t Weight(std::int64_t group, std::int64_t out, std::int64_t in,
@@ -77,10 +90,8 @@ inline std::size_t BytesOfCodes(std::int64_t values) {
 // Takes so many values from `memory`, which is moved on.
 CodeBlock TakeCodes(std::byte*& memory, std::int64_t values);
 
-// Which of the two products with the weights.
-enum class Toward : std::uint8_t { kSmall, kBig };
-
-// The weights of one of them as columns of a matrix [k, outputs], in panels.
+// The weights of one of them as columns of a matrix [k, outputs], in panels: a set for each group
+// of channels or, by pixel, for each pixel of the result.
 class WeightPanels {
  public:
   WeightPanels(const AccumulatedWindow& window, Toward toward);
@@ -89,24 +100,28 @@ class WeightPanels {
   void Pack(const Context& context, const CodesOf& codes, const float* plain, const float* scales,
             const std::vector<std::int64_t>& blocks);
   // The scales of a block of a panel, [kPanel].
-  const float* scales(std::int64_t group, std::int64_t panel, std::size_t block) const {
+  const float* scales(std::int64_t set, std::int64_t panel, std::size_t block) const {
     return scales_.data() +
-           ((static_cast<std::size_t>(group * panels() + panel)) * blocks_ + block) * kPanel;
+           ((static_cast<std::size_t>(set * panels() + panel)) * blocks_ + block) * kPanel;
   }
+  std::int64_t sets() const { return by_pixel_ ? window_.taps() : window_.groups(); }
   std::int64_t k() const { return k_; }
-  std::int64_t outputs() const { return outputs_; }                         // of a group
-  std::int64_t panels() const { return (outputs_ + kPanel - 1) / kPanel; }  // of a group
-  const float* values(std::int64_t group, std::int64_t panel) const;
-  const std::int16_t* exponents(std::int64_t group, std::int64_t panel) const;
+  std::int64_t outputs() const { return outputs_; }                         // of a set
+  std::int64_t panels() const { return (outputs_ + kPanel - 1) / kPanel; }  // of a set
+  const float* values(std::int64_t set, std::int64_t panel) const;
+  const std::int16_t* exponents(std::int64_t set, std::int64_t panel) const;
   int largest() const { return largest_; }
   std::size_t bytes() const { return values_.size() * 4 + exponents_.size() * 2; }
 
  private:
-  std::size_t At(std::int64_t group, std::int64_t panel) const {
-    return static_cast<std::size_t>((group * panels() + panel) * k_ * kPanel);
+  std::size_t At(std::int64_t set, std::int64_t panel) const {
+    return static_cast<std::size_t>((set * panels() + panel) * k_ * kPanel);
   }
+  // Returns where in PyTorch's order the weight lies between a place of a set's sum and an output.
+  std::size_t WeightAt(std::int64_t set, std::int64_t place, std::int64_t output) const;
   AccumulatedWindow window_;
   Toward toward_;
+  bool by_pixel_;
   std::int64_t k_, outputs_;
   std::vector<float, PageAllocator<float, PageKind::kHuge>> values_;
   std::vector<std::int16_t> exponents_;

@@ -1,0 +1,118 @@
+"""Attention beside the run: its gradients, each with an alpha, and what its six products take."""
+
+import numpy as np
+
+import rules
+from exact import single
+from formats import Tally, stored_ends
+from storing import Unsure
+from taking import BlockTally, Counts
+
+ALONG_LAST = ("s.q", "s.k", "y.p", "dp.dy", "dp.v", "dq.ds")  # others: along keys or queries, the axis before
+
+
+class Heads:
+    """The part of Beside that knows attention."""
+
+    def attention(self, node, dy, scale):
+        """dv, ds, dq, dk, each with an alpha, brought to one scale in the layout of q, k and v."""
+        layer = node.layer
+        form_own = self.precision.form("gradients", node.name, self.own_gradients())
+        p, v = layer.p, layer.v
+        t, g = layer.tokens, layer.heads // layer.kv
+        on = self.scaling.get("attention", True)
+        taken = lambda name, value, error, by: self.head_operand(node, name, value, error, by)
+        (dv, dv_off), (ds, ds_off) = layer.gradients(dy, lambda *part: taken(*part, scale))
+        top = lambda a: float(np.max(np.abs(a)))
+        least = lambda a: rules.magnitudes(a)[0]
+        square = lambda a: float(np.mean(a**2))
+        operands = {
+            "dv": (square(p), least(p), top(p), t * g),
+            "ds": (square(p) * square(v), least(p) * (least(v) or 0.0), top(p) * top(v), layer.width),
+            "dq": (layer.c**2 * square(layer.k), layer.c * (least(layer.k) or 0), layer.c * top(layer.k), t),
+            "dk": (layer.c**2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g),
+        }
+        stored = {}
+
+        def one(part, value, off, s_in, seen, seen_off):
+            operand = lambda keys: rules.Operand(*operands[part], None)
+            if on or self.scaling["policy"] != "adaptive":
+                share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
+                near = 2e-3 + float(np.max(share, initial=0.0))
+                alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
+            else:
+                self.decided[f"{node.name}.{part}", False] = True
+                written = self.written.get((f"{node.name}.{part}", False)) if self.dump is not None else None
+                alpha, out = self.compare_decision(
+                    f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")]
+                )
+            low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
+            if not np.isfinite(low + high).all():
+                self.broken.add(f"{node.name}.{part}")
+            stored[part] = (low + high) / 2, (high - low) / 2, out
+            return stored[part]
+
+        one("dv", dv, dv_off, scale, dy, np.zeros(dy.shape))
+        kept, kept_off, s_out = one("ds", ds, ds_off, scale, dy, np.zeros(dy.shape))
+        (dq, dq_off), (dk, dk_off) = layer.of_scores(kept, kept_off, lambda *part: taken(*part, s_out))
+        one("dq", dq, dq_off, s_out, kept, kept_off)
+        one("dk", dk, dk_off, s_out, kept, kept_off)
+        if not all(
+            np.isfinite(a).all()
+            for a in (dy, ds_off, dq_off, dk_off, *(a for part in stored.values() for a in part[:2]))
+        ):  # NaN meets what is masked, or does not
+            self.loose |= {(node.name, part) for part in operands}
+        names = ("dq", "dk", "dv")
+        before = self.network.by_name[node.inputs[0]]
+        form = self.gradient_form(before.name)
+        target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
+        whole, off = (
+            np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1)
+        )
+        whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
+        if (node.name, "ds") in self.loose:
+            self.loose.add((before.name, "dy"))
+            if self.dump is None and not self.twins:
+                raise Unsure(before.name)
+            return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
+        return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
+
+    def head_operand(self, node, name, value, error, scale):
+        """(value, error) of the operand that a product of attention takes: [images, heads, rows, columns]."""
+        operand = self.precision.head_operand(node.name, name.split(".")[1])
+        if operand is None:
+            return value, error
+        gradient = name.endswith(("dy", "ds"))
+        scale, key = scale if gradient else 1.0, (node.name, name)
+        turned = name not in ALONG_LAST
+        lines = np.swapaxes(value, 2, 3) if turned else value
+        flat = lines.reshape(-1, *lines.shape[2:])
+
+        def back(x):
+            x = np.broadcast_to(x, flat.shape).reshape(lines.shape)
+            return np.swapaxes(x, 2, 3) if turned else x
+
+        logged = "operands" in self.config["log"]["statistics"]
+        if operand.block:
+            if np.any(error):
+                raise Unsure(name)
+            decoded, seen = operand.form.quantize(flat)
+            if logged:
+                tally = self.tallies.setdefault(key, BlockTally(operand.form, scale))
+                tally.scale = tally.row_scale = scale
+                counts = self.blocks.setdefault(key, Counts(operand.form))
+                before = counts.n.get("saturated", 0)
+                counts.add(seen)
+                tally.add_block(value, back(decoded), {"saturated": counts.n["saturated"] - before})
+            return back(decoded), error
+        factor = self.operand_factor(operand, key, flat, back)
+        low, high = stored_ends(value, error, operand.form, factor)
+        if logged:
+            tally = self.tallies.setdefault(key, Tally(operand.form, scale))
+            tally.scale = tally.row_scale = scale
+            if factor is not None and np.ndim(factor) == 0:
+                tally.row_scale = float(single(scale * factor))
+            tally.add_between(value, error, low, high, factor)
+        if not np.isfinite(low + high).all():
+            self.loose.add(key)
+        return (low + high) / 2, (high - low) / 2
