@@ -105,7 +105,7 @@ class CudaBranchSum final : public Op {
     // threads. With equal scales nobody needs the largest magnitude, which the kernel finds out on
     // the device; `always` overrules that: the authors' program looks in every pass, and processes
     // cannot leave out a message.
-    const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
+    const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 1024));
     const BranchLookKernel look{set_, values, cuts, always};
     const BranchTargetKernel target{set_, as_reference_, spec_.rescale};
     if (looks && link_ == nullptr)
