@@ -206,6 +206,23 @@ struct BranchTargetKernel {
   }
 };
 
+// The same in every block of the launch that sums, before its values, where nobody had to look: all
+// find the same, and none waits for another. decides false: it was found before.
+struct BranchTargetFirst {
+  static constexpr int kThreads = kStatsThreads, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    BranchTargetKernel::Shared none;
+    BranchTargetKernel::Own own;
+    if (decides && at.thread == 0) target.template Run<0>(at, none, own);
+  }
+
+  BranchTargetKernel target;
+  bool decides;
+};
+
 // Each branch times its factor, from left to right.
 // A Value of RoundingStats::Round. The first two branches are members, since two is the usual
 // number and the table costs a load for each value.
@@ -220,16 +237,19 @@ struct BranchSumValue {
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
     Vec4 sum;
     if (parts != 0) {
+      ADA_UNROLL
       for (int k = 0; k < 4; ++k) sum.of[k] = (*this)(i + k);
       return sum;
     }
     sum = LoadVec4(first, i);
-    for (float& v : sum.of) v = v * factors[0];
+    ADA_UNROLL
+    for (int k = 0; k < 4; ++k) sum.of[k] = sum.of[k] * factors[0];
     if (count > 1) Add(LoadVec4(second, i), factors[1], sum);
     for (int k = 2; k < count; ++k) Add(LoadVec4(terms[k].span, i), factors[k], sum);
     return sum;
   }
   static ADA_HOST_DEVICE void Add(const Vec4& term, float factor, Vec4& sum) {
+    ADA_UNROLL
     for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
