@@ -2,6 +2,8 @@
 // may differ in its last bits, and a rounded one is then a neighbor.
 #include <doctest/doctest.h>
 
+#include <bit>
+
 #include "backend/moments.h"
 #include "cuda/on_both.h"
 
@@ -161,6 +163,23 @@ void CheckChunks(const AttentionCase& c, int scores) {
 #endif
 }
 
+// The bits of all that three steps write, with these switches.
+std::vector<std::uint64_t> Written(const AttentionCase& c, const CudaSwitches& switches) {
+  Lab lab(MakeBackendUnderTest(switches));
+  AttentionLab attention(lab, c);
+  const auto op = lab->Make(attention.spec);
+  std::vector<std::uint64_t> all;
+  for (int step = 0; step < 3; ++step) {
+    Findings findings;
+    attention.Step(*op, step, findings);
+    findings.Add("y", lab, attention.spec.y);
+    for (const Gradient& dx : attention.spec.dx) findings.Add("dx", lab, dx);
+    for (const Findings::Entry& entry : findings.entries())
+      for (const double value : entry.values) all.push_back(std::bit_cast<std::uint64_t>(value));
+  }
+  return all;
+}
+
 void Check(const AttentionCase& c) {
   CAPTURE(FormatName(c.x));
   CAPTURE(FormatName(c.gradients));
@@ -251,6 +270,26 @@ TEST_SUITE(ADA_SUITE) {
           for (const int heads : {1, 2, 3}) CheckChunks(c, heads * 2 * 37 * 37);
           c.queries = c.keys = 19, c.width = 3;
           CheckChunks(c, 1);
+        }
+  }
+
+  TEST_CASE("attention launched in parts writes the same bits") {
+    for (const LayerMethod method :
+         {LayerMethod::kPass, LayerMethod::kApproxRange, LayerMethod::kExactRange})
+      for (const bool rounds_ds : {true, false})
+        for (const int width : {8, 3}) {
+          CAPTURE(static_cast<int>(method));
+          AttentionCase c;
+          c.x = c.gradients = kFp16, c.method = method, c.rounds_ds = rounds_ds, c.width = width;
+          c.kv_heads = 2, c.fused = width == 8, c.causal = true;
+          const auto whole = Written(c, CudaSwitches());
+          CudaSwitches parts;
+          parts.fused = false;
+          CHECK(Written(c, parts) == whole);
+          parts.last_block = false;
+          CHECK(Written(c, parts) == whole);
+          parts.fused = true;
+          CHECK(Written(c, parts) == whole);
         }
   }
 

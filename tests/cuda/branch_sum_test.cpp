@@ -109,6 +109,35 @@ TEST_SUITE(ADA_SUITE) {
       }
   }
 
+  TEST_CASE("branches: the largest value is found wherever it lies") {
+    // Neither eight nor four divides the number of values, of which several blocks look at parts.
+    constexpr std::size_t kValues = 3 * 4096 + 7;
+    const Shape shape = {1, 1, 1, kValues};
+    for (const Kind& kind : MainKinds())
+      for (const std::size_t where :
+           {std::size_t{0}, std::size_t{4095}, std::size_t{8191}, kValues - 8, kValues - 1}) {
+        CAPTURE(FormatName(kind.format));
+        CAPTURE(where);
+        OnBoth([&](Lab& lab, Findings& findings) {
+          BranchSumSpec spec;
+          for (const float scale : {8.0f, 1024.0f}) {
+            Values values(kValues, 0.5f);
+            values[where] = -48;
+            Gradient g = lab.MakeGradient(shape, kind.format, scale, values);
+            g.stats = nullptr, g.moments = nullptr;
+            spec.branches.push_back(g);
+          }
+          spec.sum = lab.MakeGradient(shape, kind.format);
+          spec.decision = lab.Share<scaling::ScaleDecision>();
+          const auto op = lab->Make(spec);
+          Pass pass;
+          pass.rows = 1;
+          op->Backward(pass);
+          findings.Add("sum", lab, spec.sum);
+        });
+      }
+  }
+
   TEST_CASE("branches: halved until the sum fits") {
     for (const std::vector<Branch>& branches : Overflows()) {
       Check({branches}, kFp16);

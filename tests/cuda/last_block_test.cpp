@@ -86,6 +86,30 @@ void CheckColumns(bool reverse, int columns) {
   }
 }
 
+// Notes which of its phases ran in which block of how many.
+template <int kSteps, int kOfThreads>
+struct Steps {
+  static constexpr int kThreads = kOfThreads, kPhases = kSteps;
+  struct Shared {
+    std::int64_t before;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (at.thread != kThreads - 1) return;
+    if constexpr (kPhase == 0) shared.before = 100 * at.block + at.blocks;
+    if constexpr (kPhase + 1 == kPhases) to[at.block] = 10 * shared.before + kPhases;
+  }
+  std::int64_t* to;
+};
+template <class Kernel>
+std::vector<std::int64_t> Alone(int blocks) {
+  HostStream stream;
+  auto* to = Make<std::int64_t>(stream, 8);
+  Launch(stream, Kernel{to}, blocks);
+  return {to, to + 8};
+}
+
 // What lane 0 of each group of 16 gets of 64 threads: their numbers as text, in order.
 struct Chain {
   static constexpr int kThreads = 64, kPhases = 2;
@@ -121,6 +145,51 @@ TEST_SUITE("cpu") {
     const ColumnSums then{numbers, 6, nullptr, nullptr};
     Launch(stream, LastBlockKernel<Numbers, ColumnSums>{{numbers}, then, nullptr, 2}, 6);
     CHECK(numbers[5] == 6);
+  }
+
+  TEST_CASE("kernels side by side do what each does alone") {
+    using A = Steps<2, 64>;
+    using B = Steps<3, 32>;
+    for (const bool fused : {false, true})
+      for (const bool reverse : {false, true}) {
+        CudaSwitches switches;
+        switches.fused = fused;
+        HostStream stream(switches);
+        stream.set_reverse(reverse);
+        stream.KeepNames();
+        std::int64_t* to[3];
+        FusedKernels<A, 3> all;
+        const int blocks[3] = {5, 0, 3};
+        for (int k = 0; k < 3; ++k) {
+          to[k] = Make<std::int64_t>(stream, 8);
+          all.Add({to[k]}, blocks[k]);
+        }
+        LaunchFused(stream, all);
+        CHECK(stream.TakeNames().size() == (fused ? 1 : 2));
+        for (int k = 0; k < 3; ++k)
+          CHECK(std::vector<std::int64_t>(to[k], to[k] + 8) == Alone<A>(blocks[k]));
+      }
+    for (const bool reverse : {false, true}) {
+      HostStream stream;
+      stream.set_reverse(reverse);
+      auto *a = Make<std::int64_t>(stream, 8), *b = Make<std::int64_t>(stream, 8);
+      Launch(stream, FusedPair<A, B>{{a}, {b}, 4}, 4 + 2);
+      CHECK(std::vector<std::int64_t>(a, a + 8) == Alone<A>(4));
+      CHECK(std::vector<std::int64_t>(b, b + 8) == Alone<B>(2));
+    }
+  }
+
+  TEST_CASE("kernels in the same blocks run one after the other") {
+    using First = Steps<2, 64>;
+    using Second = Steps<3, 64>;
+    for (const bool reverse : {false, true}) {
+      HostStream stream;
+      stream.set_reverse(reverse);
+      auto *a = Make<std::int64_t>(stream, 8), *b = Make<std::int64_t>(stream, 8);
+      Launch(stream, FusedPhases<First, Second>{{a}, {b}}, 6);
+      CHECK(std::vector<std::int64_t>(a, a + 8) == Alone<First>(6));
+      CHECK(std::vector<std::int64_t>(b, b + 8) == Alone<Second>(6));
+    }
   }
 
   TEST_CASE("lanes are joined in their order") {

@@ -15,6 +15,7 @@
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/recordings.h"
 #include "backend/cuda/side_stream.h"
+#include "backend/cuda/trace.h"
 #include "backend/values/all.h"
 #include "error.h"
 
@@ -149,6 +150,7 @@ class CudaBackend final : public Backend {
   const DeviceOptions options_;
   DiagnosticLines diagnostic_lines_;
   std::unique_ptr<Stream> stream_;
+  Trace trace_{*stream_, stream_->switches().trace};
   Memory memory_{*stream_};
   Scratch scratch_{*stream_};
   SharedBlocks shared_{*stream_, memory_};

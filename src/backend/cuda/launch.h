@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backend/cuda/stream.h"
+#include "backend/cuda/trace.h"
 #include "number/host_device.h"
 #ifndef __CUDACC__
 #include <typeinfo>
@@ -52,7 +53,7 @@ ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value);
 
 // --- Both executors ---
 
-inline constexpr std::size_t kMostArguments = 4096 - 16;  // a kernel's; Entry has one more
+inline constexpr std::size_t kMostArguments = 4096 - 32;  // a kernel's; Entry has two more
 
 // The name of a kernel's type, as the compiler writes it; of a LastBlockKernel the first one's.
 template <class Kernel>
@@ -63,6 +64,12 @@ constexpr std::string_view KernelName() {
   text = text.substr(0, text.find_first_of(";]"));
   const auto colon = text.substr(0, text.find('<')).rfind("::");
   return colon == std::string_view::npos ? text : text.substr(colon + 2);
+}
+
+template <class Kernel>
+TraceMark MarkOf(const Stream& stream) {
+  if (stream.trace() == nullptr) return {};
+  return stream.trace()->MarkOf(KernelName<Kernel>(), stream.traced_as());
 }
 
 #ifdef __CUDACC__
@@ -87,16 +94,20 @@ __device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
 // comes waits for the end of the one before, and with it of all that came before that.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads)
-    Entry(const __grid_constant__ Kernel kernel, [[maybe_unused]] const bool early) {
+    Entry(const __grid_constant__ Kernel kernel, const __grid_constant__ TraceMark mark,
+          [[maybe_unused]] const bool early) {
 #if __CUDA_ARCH__ >= 900
   if (early) cudaTriggerProgrammaticLaunchCompletion();
   cudaGridDependencySynchronize();
 #endif
   __shared__ typename Kernel::Shared shared;
+  __shared__ std::uint32_t traced;  // not a register, which a thread would keep all along
+  if (mark.ring != nullptr && blockIdx.x == 0 && threadIdx.x == 0) traced = BeginTrace(mark);
   typename Kernel::Own own;
   const ThreadIndex at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
                        static_cast<int>(gridDim.x)};
   RunPhases<0>(kernel, at, shared, own);
+  if (mark.ring != nullptr && blockIdx.x == 0 && threadIdx.x == 0) EndTrace(mark, traced);
 #if __CUDA_ARCH__ >= 900
   if (!early) cudaTriggerProgrammaticLaunchCompletion();
 #endif
@@ -118,7 +129,7 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks) {
   config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(Kernel::kThreads);
   config.stream = stream.handle();
   config.attrs = &attribute, config.numAttrs = waits && pdl != Pdl::kOff ? 1 : 0;
-  cudaLaunchKernelEx(&config, &Entry<Kernel>, kernel, pdl == Pdl::kEarly);
+  cudaLaunchKernelEx(&config, &Entry<Kernel>, kernel, MarkOf<Kernel>(stream), pdl == Pdl::kEarly);
   CheckLaunch(KernelName<Kernel>());
 }
 
@@ -164,8 +175,11 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks) {
   static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
   if (blocks <= 0) return;
   [[maybe_unused]] static const bool noted = NoteKernel(typeid(Kernel));
-  stream.Run(KernelName<Kernel>(),
-             [kernel, blocks](bool reverse) { RunBlocks(kernel, blocks, reverse); });
+  stream.Run(KernelName<Kernel>(), [kernel, blocks, mark = MarkOf<Kernel>(stream)](bool reverse) {
+    const std::uint32_t place = mark.ring != nullptr ? BeginTrace(mark) : 0;
+    RunBlocks(kernel, blocks, reverse);
+    if (mark.ring != nullptr) EndTrace(mark, place);
+  });
 }
 
 #endif
@@ -184,16 +198,18 @@ struct ForEachKernel {
          i += step)
       body(i);
   }
+  int Blocks() const {
+    constexpr std::int64_t kMostBlocks = 4096;
+    return static_cast<int>(std::min(kMostBlocks, (n + kThreads - 1) / kThreads));
+  }
   Body body;
   std::int64_t n;
 };
 
 template <class Body>
 void ForEach(Stream& stream, std::int64_t n, const Body& body) {
-  constexpr std::int64_t kMostBlocks = 4096;
-  constexpr std::int64_t kThreads = ForEachKernel<Body>::kThreads;
-  const std::int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
-  Launch(stream, ForEachKernel<Body>{body, n}, static_cast<int>(blocks));
+  const ForEachKernel<Body> kernel{body, n};
+  Launch(stream, kernel, kernel.Blocks());
 }
 
 #ifdef __CUDA_ARCH__

@@ -20,7 +20,9 @@ SideStream::SideStream(const Context& main, const MakesMatmuls& matmuls)
                main.memory,
                main.weight_refresh,
                *this,
-               main.link} {}
+               main.link} {
+  if (own_ != nullptr) own_->set_trace(main_.trace(), 1);
+}
 
 void SideStream::Run(const std::vector<Range>& reads, const std::function<void()>& work) {
   if (own_ == nullptr) return work();

@@ -13,6 +13,8 @@ struct CUevent_st;   // cudaEvent_t likewise
 
 namespace ada::backend::cuda {
 
+class Trace;
+
 // Work that was asked for once and is kept to be run again.
 class Recording {
  public:
@@ -53,6 +55,10 @@ class Stream {
   Stream(const Stream&) = delete;
   // What whoever asks for work here does without; sides have the same.
   const CudaSwitches& switches() const { return switches_; }
+  // Where launches note when they ran (trace.h), and as which stream's; null: nowhere.
+  Trace* trace() const { return trace_; }
+  int traced_as() const { return traced_as_; }
+  void set_trace(Trace* trace, int as) { trace_ = trace, traced_as_ = as; }
 
   // `from` is copied before this returns, for which the device may have to be waited for; memory of
   // AllocateOnHost is copied later, in the stream's order, without anybody's waiting (memory.h).
@@ -99,6 +105,8 @@ class Stream {
 
  private:
   const CudaSwitches switches_;
+  Trace* trace_ = nullptr;
+  int traced_as_ = 0;
 };
 
 // What poisoned memory is full of: NaN in fp16, bf16, fp32 and double, and numbers that are no

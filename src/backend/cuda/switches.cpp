@@ -16,10 +16,11 @@ struct Flag {
   const char* name;
   Switch value;
 };
-constexpr std::array<Flag, 7> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::graphs},
+constexpr std::array<Flag, 8> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::graphs},
                                          {"ADA_CUDA_SIDE_STREAM", &CudaSwitches::side_stream},
                                          {"ADA_CUDA_PLAIN", &CudaSwitches::plain},
                                          {"ADA_CUDA_LAST_BLOCK", &CudaSwitches::last_block},
+                                         {"ADA_CUDA_FUSED", &CudaSwitches::fused},
                                          {"ADA_CUDA_CUBLAS", &CudaSwitches::cublas},
                                          {"ADA_CUDA_ROUND", &CudaSwitches::round},
                                          {"ADA_CUDA_POISON", &CudaSwitches::poison}}};
@@ -66,6 +67,7 @@ CudaSwitches SwitchesOf(const CudaSwitches& set, const VariableValue& value) {
     switches.cudnn_skip = NumberOf(kSkip, text, "engines", 0, kMostSkipped);
   if (const char* text = value(kScores))
     switches.scores = NumberOf(kScores, text, "scores", 1, kMostScores);
+  if (const char* text = value("ADA_CUDA_TRACE")) switches.trace = text;
   return switches;
 }
 

@@ -6,7 +6,7 @@
 #include "backend/attention_formulas.h"
 #include "backend/attention_rules.h"
 #include "backend/communicators.h"
-#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
@@ -50,17 +50,42 @@ struct HeadShape {
   bool vec4() const { return width % 4 == 0 && first % 4 == 0 && channels % 4 == 0; }
 };
 
-// Values 4 i .. 4 i + 3 of `n`, by head, in the storage of `to`.
-// Body of ForEach over a quarter of the values, rounded up. Values stay what they are.
-struct PackHeads {
-  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
-    if (vec4) return StoreVec4(to, 4 * i, LoadVec4(from, shape.InTensor(4 * i)));
-    for (std::int64_t k = 4 * i; k < 4 * i + 4 && k < n; ++k)
-      StoreExact(to, k, Load(from, shape.InTensor(k)));
+// A tensor's values by head, in the storage of `to`. Values stay what they are; moments are taken
+// of them where `how` has room for totals. A launch has one for each of queries, keys, values and
+// their gradient.
+template <StatsLevel kLevel>
+struct PackHeadsKernel : FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel> {
+  using Frame = FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel>;
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, typename Frame::Shared& shared,
+                           typename Frame::Own& own) const {
+    if (kPhase >= 2 && !measures()) return;
+    Frame::template Run<kPhase>(at, shared, own);
   }
+  ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,
+                              StatsOwn<kLevel>& own) const {
+    Vec4 x;
+    if (vec4)
+      x = LoadVec4(from, shape.InTensor(i));
+    else
+      for (int k = 0; k < 4; ++k) x.of[k] = Load(from, shape.InTensor(i + k));
+    StoreVec4(to, i, x);
+    if (!measures()) return;
+    ADA_UNROLL
+    for (int k = 0; k < 4; ++k) CountStored(this->how, shared, own, x.of[k]);
+  }
+  ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
+                           StatsOwn<kLevel>& own) const {
+    const float x = Load(from, shape.InTensor(i));
+    StoreExact(to, i, x);
+    if (measures()) CountStored(this->how, shared, own, x);
+  }
+  ADA_HOST_DEVICE bool measures() const {
+    return kLevel != StatsLevel::kNone && this->how.totals != nullptr;
+  }
+
   TensorSpan from, to;
   HeadShape shape;
-  std::int64_t n;
   bool vec4;
 };
 
@@ -73,9 +98,11 @@ struct HeadsValue {
     Vec4 v;
     if (vec4) {
       v = reinterpret_cast<const Vec4*>(sums)[shape.ByHead(i) / 4];
-      for (float& one : v.of) one = Of(one);
+      ADA_UNROLL
+      for (int k = 0; k < 4; ++k) v.of[k] = Of(v.of[k]);
       return v;
     }
+    ADA_UNROLL
     for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
     return v;
   }
@@ -117,6 +144,7 @@ ADA_HOST_DEVICE inline Vec4 ScoresVec4(const ScoreShape& shape, std::int64_t i, 
   std::uint32_t row = shape.RowOf(i);
   std::uint32_t key = static_cast<std::uint32_t>(i) - row * shape.keys;
   Vec4 v;
+  ADA_UNROLL
   for (int k = 0; k < 4; ++k) {
     v.of[k] = of(row, key, k);
     if (++key == shape.keys) key = 0, ++row;
@@ -240,6 +268,7 @@ struct ScoreMask {
   ADA_HOST_DEVICE Vec4 AppliedVec4(Vec4 v, std::int64_t i) const {
     if (!(rate > 0)) return v;
     const Vec4Words words = RandomWords(pass->seed ^ stream, pass->draw, before + i);
+    ADA_UNROLL
     for (int k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words.of[k]);
     return v;
   }
@@ -337,11 +366,14 @@ struct ScoreGradientValue {
 // One of attention's four decisions (backend/attention_rules.h), and the moments that they look at
 // where several processes share the batch.
 // Once. Moments are read where the rule looks at them.
-// Bodies of ForEach over one element: a decision is a launch of its own, in the stream's order, so
-// that the host waits for nothing. `gradient` are the moments of what is multiplied (dy or ds),
-// `factor` those of the other operand.
+// `gradient` are the moments of what is multiplied (dy or ds), `factor` those of the other operand.
+// Without a scaler the scale is passed on.
 struct DecideWithin {
-  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+  ADA_HOST_DEVICE void Decide() const {
+    if (scaler == nullptr) {
+      *scale_out = *scale_in;
+      return;
+    }
     scaling::Observation seen;
     if (scaling::NeedsOf(*scaler).moments) {
       TensorMoments other = *factor;
@@ -357,6 +389,18 @@ struct DecideWithin {
   double times;
   const float* scale_in;
   float* scale_out;
+};
+// Two decisions that do not look at each other, in the stream's order, so that the host waits for
+// nothing. One block: the last of the launch that takes their moments.
+struct DecideBothKernel {
+  static constexpr int kThreads = 32, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    if (at.thread < 2) of[at.thread].Decide();
+  }
+  DecideWithin of[2];
 };
 
 // Moments of tensors of the batch, each with the number of values in this process.

@@ -26,6 +26,41 @@ struct BranchTerm {
   const float* per_tensor_scale;  // with stats; null: 1
   std::uint32_t first, channels;  // of the sum's channels, those that it holds
   ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
+
+  // The largest magnitude, as bits, of those of `values` values that thread `thread` of `threads`
+  // looks at. It loads 16 bytes at a time, and several times before it looks.
+  ADA_HOST_DEVICE std::uint32_t LargestSeenBy(std::int64_t thread, std::int64_t threads,
+                                              std::int64_t values) const {
+    std::uint32_t largest = 0;
+    if (span.storage == Storage::kF32) {
+      ForEvery<4>(
+          thread, values / 4, threads, [&](std::int64_t k) { return LoadVec4(span, 4 * k); },
+          [&](std::int64_t, const Vec4& x) {
+            for (const float one : x.of) largest = LargerBits(largest, MagnitudeBits(one));
+          });
+      return LargestOfRest(thread, threads, values / 4 * 4, values, largest);
+    }
+    std::uint32_t pairs = 0;
+    ForEvery<4>(
+        thread, values / 8, threads, [&](std::int64_t k) { return LoadVec8(span, 8 * k); },
+        [&](std::int64_t, const Vec8Codes& codes) { pairs = JoinMagnitudes(pairs, codes); });
+    largest = span.storage == Storage::kF16 ? LargestBits<StorageType::kF16>(pairs)
+                                            : LargestBits<StorageType::kBF16>(pairs);
+    return LargestOfRest(thread, threads, values / 8 * 8, values, largest);
+  }
+
+ private:
+  static ADA_HOST_DEVICE std::uint32_t LargerBits(std::uint32_t a, std::uint32_t b) {
+    return a > b ? a : b;
+  }
+  // Also of the values begin .. end - 1, which fill no 16 bytes.
+  ADA_HOST_DEVICE std::uint32_t LargestOfRest(std::int64_t thread, std::int64_t threads,
+                                              std::int64_t begin, std::int64_t end,
+                                              std::uint32_t largest) const {
+    for (std::int64_t k = begin + thread; k < end; k += threads)
+      largest = LargerBits(largest, MagnitudeBits(Load(span, k)));
+    return largest;
+  }
 };
 
 // What all kernels of one sum share, in backend memory; arrays are of `count` branches.
@@ -117,14 +152,9 @@ struct BranchLookKernel {
     const int i = at.block / cuts;
     if (!set.terms[i].looks() || !(always || set.ScalesDiffer())) return;
     if constexpr (kPhase == 0) {
-      std::uint32_t largest = 0;
-      const std::int64_t step = std::int64_t{cuts} * kThreads;
-      const std::int64_t end = set.ValuesOf(i, values);
-      for (std::int64_t k = at.block % cuts * kThreads + at.thread; k < end; k += step) {
-        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
-        largest = u > largest ? u : largest;
-      }
-      shared.largest[at.thread] = largest;
+      shared.largest[at.thread] =
+          set.terms[i].LargestSeenBy(std::int64_t{at.block % cuts} * kThreads + at.thread,
+                                     std::int64_t{cuts} * kThreads, set.ValuesOf(i, values));
     } else if (at.thread == 0) {
       std::uint32_t largest = 0;
       for (const std::uint32_t u : shared.largest) largest = u > largest ? u : largest;
@@ -176,6 +206,23 @@ struct BranchTargetKernel {
   }
 };
 
+// The same in every block of the launch that sums, before its values, where nobody had to look: all
+// find the same, and none waits for another. decides false: it was found before.
+struct BranchTargetFirst {
+  static constexpr int kThreads = kStatsThreads, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    BranchTargetKernel::Shared none;
+    BranchTargetKernel::Own own;
+    if (decides && at.thread == 0) target.template Run<0>(at, none, own);
+  }
+
+  BranchTargetKernel target;
+  bool decides;
+};
+
 // Each branch times its factor, from left to right.
 // A Value of RoundingStats::Round. The first two branches are members, since two is the usual
 // number and the table costs a load for each value.
@@ -190,16 +237,19 @@ struct BranchSumValue {
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
     Vec4 sum;
     if (parts != 0) {
+      ADA_UNROLL
       for (int k = 0; k < 4; ++k) sum.of[k] = (*this)(i + k);
       return sum;
     }
     sum = LoadVec4(first, i);
-    for (float& v : sum.of) v = v * factors[0];
+    ADA_UNROLL
+    for (int k = 0; k < 4; ++k) sum.of[k] = sum.of[k] * factors[0];
     if (count > 1) Add(LoadVec4(second, i), factors[1], sum);
     for (int k = 2; k < count; ++k) Add(LoadVec4(terms[k].span, i), factors[k], sum);
     return sum;
   }
   static ADA_HOST_DEVICE void Add(const Vec4& term, float factor, Vec4& sum) {
+    ADA_UNROLL
     for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
@@ -408,13 +458,8 @@ struct BranchRepairKernel : BranchHalvings {
     if (parts != nullptr) return;
     for (int i = 0; i < set.count; ++i) {
       if (!set.terms[i].looks()) continue;
-      std::uint32_t largest = 0;
-      const std::int64_t values = set.ValuesOf(i, how.values);
-      for (std::int64_t k = thread; k < values; k += kThreads) {
-        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
-        largest = u > largest ? u : largest;
-      }
-      AtomicMax(&set.looked[i], largest);
+      AtomicMax(&set.looked[i],
+                set.terms[i].LargestSeenBy(thread, kThreads, set.ValuesOf(i, how.values)));
     }
   }
   // Halving ends at the first scale at which a sum is NaN, since no smaller one helps.

@@ -59,14 +59,14 @@ struct WidenVec4 {
   }
 };
 
-// A copy of pixels of `channels` values in `row` values each, of the same storage: zeros after.
-// cuDNN has no plan for the weight gradient of very few channels.
+// A copy of pixels of `channels` values in `row` values each, of the same storage: zeros after. For
+// all pixels. cuDNN has no plan for the weight gradient of very few channels.
 struct PadChannels {
   TensorSpan in, out;
   std::int64_t channels, row;
-  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t c = i % row;
-    StoreExact(out, i, c < channels ? Load(in, i / row * channels + c) : 0.0f);
+  ADA_HOST_DEVICE void operator()(std::int64_t pixel) const {
+    for (std::int64_t c = 0; c < row; ++c)
+      StoreExact(out, pixel * row + c, c < channels ? Load(in, pixel * channels + c) : 0.0f);
   }
 };
 

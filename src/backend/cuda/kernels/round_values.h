@@ -93,10 +93,12 @@ struct RoundValuesKernel : FlatStatsKernel<RoundValuesKernel<Value, kLevel>, kLe
   ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,
                               StatsOwn<kLevel>& own) const {
     Vec4 x;
-    if constexpr (GivesVec4<Value>::value)
+    if constexpr (GivesVec4<Value>::value) {
       x = value.OfVec4(i);
-    else
+    } else {
+      ADA_UNROLL
       for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
+    }
     StoreVec4(out, i, RoundAndCountVec4(this->how, shared, own, x, i));
   }
   ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
@@ -115,7 +117,8 @@ struct CountValuesKernel : FlatStatsKernel<CountValuesKernel<kLevel>, kLevel> {
   ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,
                               StatsOwn<kLevel>& own) const {
     const Vec4 x = LoadVec4(in, i);
-    for (const float one : x.of) CountStored(this->how, shared, own, one);
+    ADA_UNROLL
+    for (int k = 0; k < 4; ++k) CountStored(this->how, shared, own, x.of[k]);
   }
   ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
                            StatsOwn<kLevel>& own) const {

@@ -1,6 +1,7 @@
 // How a kernel rounds the values of one tensor: a plain struct that it takes as an argument, and
 // what of it changes from step to step, read from backend memory.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
@@ -77,11 +78,17 @@ ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
 struct RoundedValue {
   float before, after, stored;
 };
-// Word i of the tensor's stream, the same as on a CPU: blocks of Philox have four.
+// Word i of the tensor's stream, the same as on a CPU: blocks of Philox have four. Words are chosen
+// by comparing: an index that is not known when the kernel is compiled would put the block into
+// memory.
+ADA_HOST_DEVICE inline std::uint32_t WordOf(const std::array<std::uint32_t, 4>& block, unsigned k) {
+  const std::uint32_t low = k == 0 ? block[0] : block[1], high = k == 2 ? block[2] : block[3];
+  return k < 2 ? low : high;
+}
 ADA_HOST_DEVICE inline std::uint32_t RandomWord(std::uint64_t key, std::uint64_t draw,
                                                 std::int64_t i) {
   const auto at = static_cast<std::uint64_t>(i);
-  return Philox(key, draw, at / 4)[at % 4];
+  return WordOf(Philox(key, draw, at / 4), static_cast<unsigned>(at % 4));
 }
 // Words i .. i + 3, drawn together if 4 divides i.
 struct Vec4Words {
@@ -92,11 +99,12 @@ ADA_HOST_DEVICE inline Vec4Words RandomWords(std::uint64_t key, std::uint64_t dr
   const auto block = static_cast<std::uint64_t>(i) / 4;
   const auto from = static_cast<unsigned>(i % 4);
   const auto words = Philox(key, draw, block);
-  Vec4Words four;
-  for (unsigned k = 0; k + from < 4; ++k) four.of[k] = words[k + from];
-  if (from == 0) return four;
+  if (from == 0) return {words[0], words[1], words[2], words[3]};
   const auto more = Philox(key, draw, block + 1);
-  for (unsigned k = 4 - from; k < 4; ++k) four.of[k] = more[k + from - 4];
+  Vec4Words four;
+  ADA_UNROLL
+  for (unsigned k = 0; k < 4; ++k)
+    four.of[k] = k + from < 4 ? WordOf(words, k + from) : WordOf(more, k + from - 4);
   return four;
 }
 // Value i of the tensor, with its random word.

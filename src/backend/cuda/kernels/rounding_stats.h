@@ -202,7 +202,9 @@ ADA_HOST_DEVICE inline void BeginStats(const Rounding& how, const ThreadIndex& a
                                        StatsShared<kLevel>& shared, StatsOwn<kLevel>& own) {
   own.now = Now(how);
   if (how.scale_from != nullptr && at.block == 0 && at.thread == 0) *how.scale_to = *how.scale_from;
+  ADA_UNROLL
   for (int f = 0; f < StatsInts(kLevel); ++f) own.ints[f] = stat::Start(f);
+  ADA_UNROLL
   for (int f = 0; f < StatsSums(kLevel); ++f) own.sums[f] = 0;
   own.narrow_sum = own.narrow_square = 0;
   if constexpr (kLevel == StatsLevel::kCounts) {
@@ -230,6 +232,7 @@ ADA_HOST_DEVICE inline Vec4 RoundAndCountVec4(const Rounding& how, StatsShared<k
   Vec4Words words = {};
   if (how.stochastic) words = RandomWords(own.now.key, own.now.draw, how.first + i);
   Vec4 stored;
+  ADA_UNROLL
   for (int k = 0; k < 4; ++k) {
     const RoundedValue v = RoundWith(how, own.now, x.of[k], words.of[k]);
     stat::Add(how, shared, own, x.of[k], v);
@@ -292,8 +295,10 @@ ADA_HOST_DEVICE inline void PutOwn(StatsShared<kLevel>& shared, StatsOwn<kLevel>
   if constexpr (StatsSums(kLevel) > 0) {
     own.sums[kStored] += static_cast<double>(own.narrow_sum);
     own.sums[kStoredSquare] += static_cast<double>(own.narrow_square);
+    ADA_UNROLL
     for (int f = 0; f < StatsSums(kLevel); ++f) shared.sums[f][thread] = own.sums[f];
   }
+  ADA_UNROLL
   for (int f = 0; f < StatsInts(kLevel); ++f) shared.ints[f][thread] = own.ints[f];
 }
 

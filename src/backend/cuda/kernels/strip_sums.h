@@ -154,27 +154,37 @@ struct PassScaleOn {
 
 // --- The gradient of a parameter ---
 
-// The sum of `term` over the values of all images, over `scale`, of each channel or of all
-// (added to what is there where the pass accumulates). `sums`: memory for the strips of the batch.
+// The sum of `term` over the values of all images, over `scale`, of each channel: a thread for each
+// strip and channel in fp32, then one for each channel, which adds the strips in double in their
+// order. `sums`: memory for the strips of the batch; the pass adds to the gradient where it
+// accumulates.
+template <class Term>
+struct ChannelTotals {
+  ChannelTotals(const Pass& pass, const Strips& strips, std::int64_t channels, const Term& term,
+                float* sums, const float* scale, const Tensor& gradient)
+      : strip_sums{{strips, channels, sums, term}, 0},
+        totals{{sums, pass.rows * strips.per_image(), channels, scale, gradient.f32(),
+                pass.accumulate},
+               channels} {
+    strip_sums.n = strip_sums.body.Count(pass.rows);
+  }
+  void LaunchAlone(Stream& stream) const {
+    Launch(stream, strip_sums, strip_sums.Blocks());
+    Launch(stream, totals, totals.Blocks());
+  }
+  ForEachKernel<StripSums<Term>> strip_sums;  // the first launch
+  ForEachKernel<ParameterSum> totals;         // the second
+};
+
+// Launches both; not by_channel: the sum over all channels together.
 template <class Term>
 void SumTerms(Stream& stream, const Pass& pass, const Strips& strips, std::int64_t channels,
               bool by_channel, const Term& term, float* sums, const float* scale,
               const Tensor& gradient) {
-  // Two launches: a thread for each strip and channel in fp32, then one for each channel, which
-  // adds the strips in double in their order.
-  const StripSums<Term> of_strips = {strips, channels, sums, term};
-  ForEach(stream, of_strips.Count(pass.rows), of_strips);
-  const ParameterSum sum = {
-      sums, pass.rows * strips.per_image(), channels, scale, gradient.f32(), pass.accumulate};
-  if (by_channel)
-    ForEach(stream, channels, sum);
-  else
-    ForEach(stream, 1, WholeParameterSum{sum});
-}
-template <class Term>
-void SumByChannel(Stream& stream, const Pass& pass, const Strips& strips, std::int64_t channels,
-                  const Term& term, float* sums, const float* scale, const Tensor& gradient) {
-  SumTerms(stream, pass, strips, channels, true, term, sums, scale, gradient);
+  const ChannelTotals<Term> of(pass, strips, channels, term, sums, scale, gradient);
+  if (by_channel) return of.LaunchAlone(stream);
+  Launch(stream, of.strip_sums, of.strip_sums.Blocks());
+  ForEach(stream, 1, WholeParameterSum{of.totals.body});
 }
 
 }  // namespace ada::backend::cuda

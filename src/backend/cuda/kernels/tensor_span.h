@@ -51,6 +51,7 @@ ADA_HOST_DEVICE inline Vec4 LoadVec4(const TensorSpan& p, std::int64_t i) {
   if (p.storage == Storage::kF32) return static_cast<const Vec4*>(p.data)[i / 4];
   const Vec4Codes codes = static_cast<const Vec4Codes*>(p.data)[i / 4];
   Vec4 x;
+  ADA_UNROLL
   for (int k = 0; k < 4; ++k)
     x.of[k] = p.storage == Storage::kF16 ? OfFp16(codes.of[k]) : OfBf16(codes.of[k]);
   return x;
@@ -61,6 +62,7 @@ ADA_HOST_DEVICE inline void StoreVec4(const TensorSpan& p, std::int64_t i, const
     return;
   }
   Vec4Codes codes;
+  ADA_UNROLL
   for (int k = 0; k < 4; ++k)
     codes.of[k] = p.storage == Storage::kF16 ? Fp16CodeOf(x.of[k]) : Bf16CodeOf(x.of[k]);
   static_cast<Vec4Codes*>(p.data)[i / 4] = codes;

@@ -138,6 +138,106 @@ void LaunchInTurn(Stream& stream, const FirstKernel& first, const Then& then,
   if (!at_once) Launch(stream, then, columns);
 }
 
+// --- Kernels in one launch ---
+
+// Kernels of one type that do not wait for each other, in one launch: the first has the blocks
+// before ends[0], the next those before ends[1], and so on. Each sees its own blocks alone, so that
+// its results are those of a launch of its own.
+template <class Kernel, int kMost>
+struct FusedKernels {
+  using First = Kernel;
+  static constexpr int kThreads = Kernel::kThreads, kPhases = Kernel::kPhases;
+  using Shared = typename Kernel::Shared;
+  using Own = typename Kernel::Own;
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    int k = 0, begin = 0;
+    while (at.block >= ends[k]) begin = ends[k++];
+    of[k].template Run<kPhase>({at.block - begin, at.thread, ends[k] - begin}, shared, own);
+  }
+  void Add(const Kernel& kernel, int blocks) {
+    of[count] = kernel, ends[count] = this->blocks() + blocks;
+    ++count;
+  }
+  int blocks() const { return count == 0 ? 0 : ends[count - 1]; }
+
+  Kernel of[kMost] = {};
+  int ends[kMost] = {};
+  int count = 0;
+};
+
+// The same of two types. One of them at the most should have values of its own from phase to phase
+// (Own): a thread has registers for both.
+template <class FirstKernel, class Second>
+struct FusedPair {
+  using First = FirstKernel;
+  static constexpr int kThreads =
+      First::kThreads > Second::kThreads ? First::kThreads : Second::kThreads;
+  static constexpr int kPhases =
+      First::kPhases > Second::kPhases ? First::kPhases : Second::kPhases;
+  union Shared {
+    typename First::Shared first;
+    typename Second::Shared second;
+  };
+  struct Own {
+    typename First::Own first;
+    typename Second::Own second;
+  };
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    if (at.block < first_blocks) {
+      if constexpr (kPhase < First::kPhases)
+        if (at.thread < First::kThreads)
+          first.template Run<kPhase>({at.block, at.thread, first_blocks}, shared.first, own.first);
+    } else if constexpr (kPhase < Second::kPhases) {
+      if (at.thread < Second::kThreads)
+        second.template Run<kPhase>({at.block - first_blocks, at.thread, at.blocks - first_blocks},
+                                    shared.second, own.second);
+    }
+  }
+
+  First first;
+  Second second;
+  int first_blocks;
+};
+
+// Launches them so, or one after the other where the stream's switches say so.
+template <class Kernel, int kMost>
+void LaunchFused(Stream& stream, const FusedKernels<Kernel, kMost>& all) {
+  if (stream.switches().fused) return Launch(stream, all, all.blocks());
+  for (int k = 0; k < all.count; ++k)
+    Launch(stream, all.of[k], all.ends[k] - (k == 0 ? 0 : all.ends[k - 1]));
+}
+// A kernel and one whose block b reads nothing of it but what its block b wrote, in one launch: the
+// phases of the first, then those of the second.
+template <class FirstKernel, class Second>
+struct FusedPhases {
+  using First = FirstKernel;
+  static_assert(First::kThreads == Second::kThreads);
+  static constexpr int kThreads = First::kThreads, kPhases = First::kPhases + Second::kPhases;
+  union Shared {
+    typename First::Shared first;
+    typename Second::Shared second;
+  };
+  struct Own {
+    typename First::Own first;
+    typename Second::Own second;
+  };
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase < First::kPhases)
+      first.template Run<kPhase>(at, shared.first, own.first);
+    else
+      second.template Run<kPhase - First::kPhases>(at, shared.second, own.second);
+  }
+
+  First first;
+  Second second;
+};
+
 // --- A launch in parts ---
 
 // One launch in parts: kernels that measure or tell what all their blocks find, where only some of

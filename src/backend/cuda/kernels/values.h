@@ -296,18 +296,22 @@ struct MadeValue {
       v = LoadVec4(a, i);
       if constexpr (IsRandom<Maker>()) {
         const Vec4Words words = RandomWords(pass->seed ^ maker.stream, pass->draw, first + i);
+        ADA_UNROLL
         for (unsigned k = 0; k < 4; ++k) v.of[k] = maker(v.of[k], UniformFloat(words.of[k]));
       } else if constexpr (InputsOf<Maker>() == 2) {
         const Vec4 other = LoadVec4(b, i);
+        ADA_UNROLL
         for (int k = 0; k < 4; ++k) v.of[k] = maker(v.of[k], other.of[k]);
       } else {
-        for (float& one : v.of) one = maker(one);
+        ADA_UNROLL
+        for (int k = 0; k < 4; ++k) v.of[k] = maker(v.of[k]);
       }
       return v;
     } else {
       // Four values may lie in two runs where runs are no multiple of four: they are made one by
       // one.
       if (maker.runs().c % 4 != 0) {
+        ADA_UNROLL
         for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
         return v;
       }
@@ -320,6 +324,7 @@ struct MadeValue {
           return LoadVec4(a, from);
       }
       WithRun(at.run, [&](const auto& of) {
+        ADA_UNROLL
         for (int k = 0; k < 4; ++k) v.of[k] = of(at.c + k, i + k);
       });
       return v;

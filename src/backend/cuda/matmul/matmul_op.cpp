@@ -24,6 +24,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/matmul.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/matmul/matmul_plans.h"
 #include "backend/cuda/matmul/weight_copies.h"
@@ -44,18 +45,24 @@ class WeightGradient {
   WeightGradient(const Context& context, const MatmulSpec& spec);
   // dw = round(sums / S); of several micro-batches each sum is rounded. sums: packed, fp32, with
   // this many input channels after those of w. Neither rounded nor counted where pass.part.
+  // db, where there is a bias: sum(dy) / S in fp32; the authors' program rounds it where dw is.
   void Store(const Pass& pass, const float* sums, std::int64_t added_channels) const;
-  // db = sum(dy) / S in fp32; the authors' program rounds it where dw is. `scratch`: scratch_bytes.
-  void StoreBias(const Pass& pass, std::byte* scratch) const;
-  std::size_t scratch_bytes() const;
-  // dw and db are the sums of all processes: what Store and StoreBias leave out of parts of them.
+  // dw and db are the sums of all processes: what Store leaves out of parts of them.
   void Finish(const Pass& pass) const;
 
  private:
+  // db from dy as it is stored: runs of rows in fp32, then the runs in double.
+  using RunSums = ForEachKernel<SumRuns>;
+  using Bias = ForEachKernel<UnscaledBias>;
+  RunSums SumsOfRuns(const Pass& pass) const;
+  Bias BiasOfRuns(const Pass& pass) const;
+
   Context context_;
   MatmulSpec spec_;
   RoundingStats stats_;
-  std::int64_t run_ = 0;  // rows of dy that one thread adds up; depends only on the shape
+  std::int64_t run_ = 0;   // rows of dy that one thread adds up; depends only on the shape
+  float* runs_ = nullptr;  // their sums, with db
+  std::uint32_t* finished_ = nullptr;  // blocks, with db
 };
 
 // Enough runs to fill a device, long enough to be few.
@@ -72,10 +79,30 @@ WeightGradient::WeightGradient(const Context& context, const MatmulSpec& spec)
       spec_(spec),
       stats_(RoundingStats::OfParameter(context, spec.dw_format, Storage::kF32,
                                         spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
-      run_(RowsInRun(spec.y.shape)) {}
+      run_(RowsInRun(spec.y.shape)) {
+  if (!spec.b || !spec.dy) return;
+  const Shape& dy = spec.y.shape;
+  runs_ = context.Allocate<float>(Runs(dy.n * dy.h * dy.w, run_) * dy.c);
+  finished_ = context.AllocateZeroed<std::uint32_t>(1);
+}
 
+WeightGradient::RunSums WeightGradient::SumsOfRuns(const Pass& pass) const {
+  const Shape& shape = spec_.y.shape;
+  const std::int64_t rows = pass.rows * shape.h * shape.w;
+  return {{SpanOf(spec_.dy.tensor), rows, shape.c, run_, runs_}, Runs(rows, run_) * shape.c};
+}
+WeightGradient::Bias WeightGradient::BiasOfRuns(const Pass& pass) const {
+  const Shape& shape = spec_.y.shape;
+  return {{runs_, Runs(pass.rows * shape.h * shape.w, run_), shape.c, spec_.dy.scale,
+           spec_.db.f32(), pass.accumulate, spec_.reference && !pass.part, GridOf(spec_.dw_format)},
+          shape.c};
+}
+
+// One launch makes dw, where it is not counted, and db of few channels, whose runs one block, the
+// last of those that sum them, adds as fast as several.
 void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t added_channels) const {
   const Shape& w = spec_.w.shape;
+  const CudaSwitches& switches = context_.stream.switches();
   const UnscaledGradient gradient{sums,
                                   {w.c, w.h * w.w, w.c + added_channels},
                                   spec_.dy.scale,
@@ -83,26 +110,27 @@ void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t add
                                   pass.accumulate || spec_.adds_dw,
                                   spec_.reference && stats_.rounds() && !pass.part,
                                   GridOf(spec_.dw_format)};
+  RunSums runs{};
+  Bias bias{};
+  if (spec_.b) runs = SumsOfRuns(pass), bias = BiasOfRuns(pass);
+  const bool at_once = bias.Blocks() <= 2 && !pass.part &&
+                       stats_.Level(pass) < StatsLevel::kCounts && switches.fused &&
+                       switches.last_block;
+  if (spec_.b && at_once)
+    return stats_.RoundWith(
+        pass, SpanOf(spec_.dw), gradient, 0, [&](const auto& kernel, auto, int blocks) {
+          using ToDw = std::decay_t<decltype(kernel)>;
+          using ToDb = LastBlockKernel<RunSums, Bias>;
+          Launch(context_.stream, FusedPair<ToDw, ToDb>{kernel, {runs, bias, finished_}, blocks},
+                 blocks + runs.Blocks());
+        });
   if (pass.part)
-    return ForEach(context_.stream, w.numel(), StoreUnscaled{gradient, spec_.dw.f32()});
-  stats_.Round(pass, SpanOf(spec_.dw), gradient);
-}
-
-std::size_t WeightGradient::scratch_bytes() const {
-  const Shape& dy = spec_.y.shape;
-  return static_cast<std::size_t>(Runs(dy.n * dy.h * dy.w, run_) * dy.c) * sizeof(float);
-}
-
-// From dy as it is stored: runs of rows in fp32, then the runs in double.
-void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
-  const Shape& shape = spec_.y.shape;
-  const std::int64_t rows = pass.rows * shape.h * shape.w, runs = Runs(rows, run_);
-  auto* sums = reinterpret_cast<float*>(scratch);
-  ForEach(context_.stream, runs * shape.c,
-          SumRuns{SpanOf(spec_.dy.tensor), rows, shape.c, run_, sums});
-  ForEach(context_.stream, shape.c,
-          UnscaledBias{sums, runs, shape.c, spec_.dy.scale, spec_.db.f32(), pass.accumulate,
-                       spec_.reference && !pass.part, GridOf(spec_.dw_format)});
+    ForEach(context_.stream, w.numel(), StoreUnscaled{gradient, spec_.dw.f32()});
+  else
+    stats_.Round(pass, SpanOf(spec_.dw), gradient);
+  if (!spec_.b) return;
+  Launch(context_.stream, runs, runs.Blocks());
+  Launch(context_.stream, bias, bias.Blocks());
 }
 
 // dw is rounded as in the authors' program, rounded, only counted, or left unchanged, depending on
@@ -195,7 +223,6 @@ MatmulOp::MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulG
     rule_ = std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx, seen);
   }
   if (context.link != nullptr) context.scratch.Reserve(operands_.weights.work_bytes());
-  if (spec.b && spec.dy) context.side_stream.context().scratch.Reserve(gradient_.scratch_bytes());
   weights_.Seal();
 }
 
@@ -239,7 +266,6 @@ void MatmulOp::WeightGradients(const Pass& pass) {
       pass,
       weights.Run(context, first, second, {}, nullptr, scratch + operands_.weights.carrier_bytes()),
       weights.added_channels());
-  if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
 // Scratch memory in order: the copy of dy, alpha * dy as in the authors' program, then the plan's

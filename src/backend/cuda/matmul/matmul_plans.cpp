@@ -72,7 +72,8 @@ const void* PlannedMatmul::Padded(const Context& context, const TensorSpan& in,
   const std::int64_t values = ShapesOf(request_).first.numel();
   const TensorSpan copy{*scratch, in.storage};
   *scratch += Aligned(static_cast<std::size_t>(values) * BytesOf(in.storage));
-  ForEach(context.stream, values, PadChannels{in, copy, channels_, request_.geometry.x.c});
+  const std::int64_t row = request_.geometry.x.c;
+  ForEach(context.stream, values / row, PadChannels{in, copy, channels_, row});
   return copy.data;
 }
 

@@ -26,6 +26,7 @@ struct ScoreChunk {
   std::int64_t before = 0, values = 0;  // scores of the call before these, and of these
   FlatBlocks flat;
   int first_block = 0, blocks = 0;  // blocks: of all chunks of the call
+  bool is_last() const { return first_block + flat.blocks == blocks; }
 };
 
 // The scores of a call in chunks, so that only those of some heads are in memory at a time. How
@@ -71,18 +72,18 @@ class ScoreChunks {
 };
 
 // As RoundingStats::Round, of a chunk's values: value(i) and `out` from its first on. The last
-// chunk's launch writes the statistics.
-template <class Value>
-void RoundChunk(Stream& stream, const RoundingStats& stats, const Pass& pass,
-                const ScoreChunk& chunk, const TensorSpan& out, const Value& value) {
+// chunk's launch writes the statistics. launch(kernel, blocks) launches it.
+template <class Value, class LaunchIt>
+void RoundChunk(const RoundingStats& stats, const Pass& pass, const ScoreChunk& chunk,
+                const TensorSpan& out, const Value& value, const LaunchIt& launch) {
   Rounding how = stats.For(pass);
   how.first += chunk.before;
   stats.AtLevel(pass, [&](auto level) {
     using Kernel = RoundValuesKernel<Value, decltype(level)::value>;
-    Launch(stream,
-           PartOfLaunch<Kernel>{
-               {{how, chunk.values, chunk.flat.size}, value, out}, chunk.first_block, chunk.blocks},
-           chunk.flat.blocks);
+    launch(
+        PartOfLaunch<Kernel>{
+            {{how, chunk.values, chunk.flat.size}, value, out}, chunk.first_block, chunk.blocks},
+        chunk.flat.blocks);
   });
 }
 // The same without statistics.

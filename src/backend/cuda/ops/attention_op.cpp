@@ -11,7 +11,6 @@
 #include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
-#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
@@ -39,8 +38,10 @@ class WithinRule {
   WithinRule(const Context& context, scaling::LayerScaler* scaler);
   // Whether a decision may look at moments.
   bool looks() const { return looks_; }
-  // scale_out: S of the gradient; null: not stored.
-  void Decide(const DecisionInputs& seen, const float* scale_in, float* scale_out) const;
+  // What decides by `seen`. scale_out: S of the gradient; null: not stored.
+  DecideWithin By(const DecisionInputs& seen, const float* scale_in, float* scale_out) const {
+    return {scaler_, seen.gradient, seen.factor, seen.more, seen.times, scale_in, scale_out};
+  }
   // Launches what exact_range observes of the gradient, before alpha; nothing for others. value(i):
   // its values (round_values.h), all of them or a chunk's.
   template <class Value>
@@ -58,8 +59,7 @@ class WithinRule {
            PartOfLaunch<TailKernel<Value>>{Tail(value, chunk.values, chunk.flat), chunk.first_block,
                                            chunk.blocks},
            chunk.flat.blocks);
-    const bool last = chunk.first_block + chunk.flat.blocks == chunk.blocks;
-    if (joined_ && last) joined_->Join();
+    if (joined_ && chunk.is_last()) joined_->Join();
   }
   // In backend memory.
   const float* alpha() const { return &scaler_->decision.alpha; }
@@ -85,6 +85,8 @@ class MomentsOfAll {
   explicit MomentsOfAll(const Context& context);
   // Launches what brings them together. After it At(k) are those of `here.of[k]`.
   void Join(const MomentsHere& here);
+  // Whether that takes launches: what reads the moments comes after them then.
+  bool joins() const { return link_ != nullptr; }
   const TensorMoments* At(int k) const { return joined_ != nullptr ? joined_ + k : here_.of[k]; }
 
  private:
@@ -104,13 +106,6 @@ WithinRule::WithinRule(const Context& context, scaling::LayerScaler* scaler)
   if (rule.method != scaling::LayerMethod::kExactRange) return;
   tail_ = context.AllocateZeroed<TailTotals>(1);
   if (RulesLink(context.link) != nullptr) joined_.emplace(context, scaler);
-}
-
-void WithinRule::Decide(const DecisionInputs& seen, const float* scale_in, float* scale_out) const {
-  // One thread: the decision itself is a few operations in double.
-  ForEach(stream_, 1,
-          DecideWithin{scaler_, seen.gradient, seen.factor, seen.more, seen.times, scale_in,
-                       scale_out});
 }
 
 MomentsOfAll::MomentsOfAll(const Context& context)
@@ -156,21 +151,23 @@ class CudaAttention final : public Op {
     p_stats_ = ScoreStats(spec.rounds_p ? spec.p_format : kFp32,
                           spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats, nullptr,
                           p_moments_, forward_.operands());
+    finished_ = context.AllocateZeroed<std::uint32_t>(1);
     context.scratch.Reserve(forward_.bytes());
     if (spec.dy) PlanBackward();
   }
 
   void Forward(const Pass& pass) override {
     const AttentionMemory::Places at = forward_.At(context_.scratch.data());
-    Pack(pass, 0, at.q);
-    Pack(pass, 1, at.k);
-    Pack(pass, 2, at.v);
+    Packs<StatsLevel::kNone> packs;
+    AddParts(pass, at, packs);
+    LaunchFused(context_.stream, packs);
     chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
       const ProbabilityValue p = Probabilities(forward_, at, chunk, number, /*known=*/false);
       // Rounded probabilities are stored where the next matmul reads them; the softmax is not
       // stored anywhere else.
-      RoundChunk(context_.stream, p_stats_, pass, chunk, at.rounded,
-                 DroppedValue{p, Mask(pass, chunk, pass.training)});
+      RoundChunk(
+          p_stats_, pass, chunk, at.rounded, DroppedValue{p, Mask(pass, chunk, pass.training)},
+          [this](const auto& kernel, int blocks) { Launch(context_.stream, kernel, blocks); });
       forward_.Multiply(AttentionMemory::kY, chunk, at.rounded, at.v, at.y);
     });
     y_stats_.Round(pass, SpanOf(spec_.y), OfHeads(at.y, sizes_.Queries(), 1, nullptr));
@@ -179,11 +176,10 @@ class CudaAttention final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx[0] && !spec_.dx[1] && !spec_.dx[2]) return;
     const AttentionMemory::Places at = backward_->At(context_.scratch.data());
-    Pack(pass, 0, at.q);
-    Pack(pass, 1, at.k);
-    Pack(pass, 2, at.v);
-    PackFrom(pass, spec_.dy.tensor, sizes_.Queries(), 0, at.dy);
-    DecideFirst(pass, at);
+    if (part_stats_[0].wanted() || part_stats_[1].wanted() || part_stats_[2].wanted())
+      PackAndDecide<StatsLevel::kMoments>(pass, at);
+    else
+      PackAndDecide<StatsLevel::kNone>(pass, at);
     // Without a rounding of ds there is no alpha: null stands for 1.
     const WithinRule& rule = rules_[Decision::kDs];
     const float* alpha = spec_.rounds_ds ? rule.alpha() : nullptr;
@@ -200,15 +196,13 @@ class CudaAttention final : public Op {
       Launch(context_.stream, ScoreSlopesKernel{rows, terms, at.slopes},
              GroupThreads::Blocks(rows));
       if (spec_.rounds_ds) rule.ObserveChunk(ScoreGradientValue{terms, at.slopes, nullptr}, chunk);
-      RoundChunk(context_.stream, ds_stats_, pass, chunk, at.rounded,
-                 ScoreGradientValue{terms, at.slopes, alpha});
+      RoundChunk(
+          ds_stats_, pass, chunk, at.rounded, ScoreGradientValue{terms, at.slopes, alpha},
+          [&](const auto& kernel, int blocks) { LaunchAndDecide(pass, chunk, kernel, blocks); });
       backward_->Multiply(AttentionMemory::kDq, chunk, at.rounded, at.k, at.dq);
       backward_->Multiply(AttentionMemory::kDk, chunk, at.rounded, at.q, at.dk);
     });
-    DecideLast(pass, at);
-    RoundGradient(pass, 0, Decision::kDq, at.dq, Factor());
-    RoundGradient(pass, 1, Decision::kDk, at.dk, Factor());
-    RoundGradient(pass, 2, Decision::kDv, at.dv, 1);
+    RoundGradients(pass, {at.dq, at.dk, at.dv});
   }
 
  private:
@@ -267,18 +261,30 @@ class CudaAttention final : public Op {
 
   // --- Between tensors and heads ---
 
-  // Copies queries, keys or values of the batch to [images, heads, positions, width], in the
-  // storage in which they are multiplied.
-  void Pack(const Pass& pass, std::size_t part, const TensorSpan& to) const {
-    const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
-    PackFrom(pass, spec_.x[spec_.fused() ? 0 : part], shape, sizes_.FirstOf(part), to);
+  // One launch copies queries, keys, values and dy of the batch to [images, heads, positions,
+  // width], in the storage in which they are multiplied, and takes the moments of the parts that a
+  // rule looks at.
+  template <StatsLevel kLevel>
+  using Packs = FusedKernels<PackHeadsKernel<kLevel>, 4>;
+  template <StatsLevel kLevel>
+  void AddParts(const Pass& pass, const AttentionMemory::Places& at, Packs<kLevel>& packs) const {
+    const TensorSpan to[] = {at.q, at.k, at.v};
+    for (std::size_t part = 0; part < 3; ++part) {
+      const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
+      AddPack(pass, spec_.x[spec_.fused() ? 0 : part], shape, sizes_.FirstOf(part),
+              part_stats_[part], to[part], packs);
+    }
   }
-  void PackFrom(const Pass& pass, const Tensor& from, HeadShape shape, std::int64_t first,
-                const TensorSpan& to) const {
+  template <StatsLevel kLevel>
+  static void AddPack(const Pass& pass, const Tensor& from, HeadShape shape, std::int64_t first,
+                      const RoundingStats& stats, const TensorSpan& to, Packs<kLevel>& packs) {
     shape.channels = static_cast<std::uint32_t>(from.shape.c);
     shape.first = static_cast<std::uint32_t>(first);
     const std::int64_t n = std::int64_t{pass.rows} * shape.heads * shape.positions * shape.width;
-    ForEach(context_.stream, (n + 3) / 4, PackHeads{SpanOf(from), to, shape, n, shape.vec4()});
+    const FlatBlocks flat = FlatBlocksOf(n);
+    Rounding how;
+    if (kLevel != StatsLevel::kNone && stats.wanted()) how = stats.For(pass);
+    packs.Add({{how, n, flat.size}, SpanOf(from), to, shape, shape.vec4()}, flat.blocks);
   }
   // A Value for RoundingStats: sums by head, read in the order of the tensor, times factor and
   // alpha.
@@ -316,39 +322,51 @@ class CudaAttention final : public Op {
 
   // --- Decisions ---
 
-  // dv and ds are products of dy: decided before it is read.
-  // Joined moments are found in the order in which they are given to Join.
-  void DecideFirst(const Pass& pass, const AttentionMemory::Places& at) {
-    Measure(pass, 2, at.v);
-    const WithinRule &dv = rules_[Decision::kDv], &ds = rules_[Decision::kDs];
+  // dv and ds are products of dy: decided before it is read, by the last block that packs. Joined
+  // moments are found in the order in which they are given to Join.
+  template <StatsLevel kLevel>
+  void PackAndDecide(const Pass& pass, const AttentionMemory::Places& at) {
+    Packs<kLevel> packs;
+    AddParts(pass, at, packs);
+    AddPack(pass, spec_.dy.tensor, sizes_.Queries(), 0, RoundingStats(), at.dy, packs);
+    const bool in_turn = context_.stream.switches().fused && !moments_first_.joins();
+    if (!in_turn) LaunchFused(context_.stream, packs);
     if (p_moments_ != nullptr)
       moments_first_.Join({{spec_.dy.moments, p_moments_, part_moments_[2]},
                            {Images(pass, spec_.y.shape.per_image()),
                             Images(pass, sizes_.kv_heads * sizes_.Scores()),
                             Images(pass, sizes_.ValuesOfPart(2))}});
     const TensorMoments *dy = moments_first_.At(0), *p = moments_first_.At(1);
-    dv.Decide({dy, p}, spec_.dy.scale, ScaleOf(2));
-    if (spec_.rounds_ds)
-      ds.Decide({dy, p, moments_first_.At(2)}, spec_.dy.scale, spec_.ds_scale);
+    const DecideBothKernel decide = {
+        {rules_[Decision::kDv].By({dy, p}, spec_.dy.scale, ScaleOf(2)),
+         rules_[Decision::kDs].By({dy, p, moments_first_.At(2)}, spec_.dy.scale, spec_.ds_scale)}};
+    if (in_turn)
+      LaunchInTurn(context_.stream, packs, decide, finished_, packs.blocks());
     else
-      ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.ds_scale});
+      Launch(context_.stream, decide, 1);
   }
-  void DecideLast(const Pass& pass, const AttentionMemory::Places& at) {
-    Measure(pass, 1, at.k);
-    Measure(pass, 0, at.q);
+  // dq and dk are products of ds: decided by the last block that rounds it.
+  template <class Kernel>
+  void LaunchAndDecide(const Pass& pass, const ScoreChunk& chunk, const Kernel& kernel,
+                       int blocks) {
+    if (!chunk.is_last()) return Launch(context_.stream, kernel, blocks);
+    if (moments_last_.joins()) Launch(context_.stream, kernel, blocks);
     if (ds_moments_ != nullptr)
       moments_last_.Join(
           {{ds_moments_, part_moments_[1], part_moments_[0]},
            {Images(pass, sizes_.kv_heads * sizes_.Scores()), Images(pass, sizes_.ValuesOfPart(1)),
             Images(pass, sizes_.ValuesOfPart(0))}});
     const TensorMoments* ds = moments_last_.At(0);
-    rules_[Decision::kDq].Decide({ds, moments_last_.At(1), nullptr, sizes_.factor()},
-                                 spec_.ds_scale, ScaleOf(0));
-    rules_[Decision::kDk].Decide({ds, moments_last_.At(2), nullptr, sizes_.factor()},
-                                 spec_.ds_scale, ScaleOf(1));
-  }
-  void Measure(const Pass& pass, std::size_t part, const TensorSpan& packed) const {
-    if (part_stats_[part].wanted()) part_stats_[part].Count(pass, packed);
+    const double factor = sizes_.factor();
+    const DecideBothKernel decide = {
+        {rules_[Decision::kDq].By({ds, moments_last_.At(1), nullptr, factor}, spec_.ds_scale,
+                                  ScaleOf(0)),
+         rules_[Decision::kDk].By({ds, moments_last_.At(2), nullptr, factor}, spec_.ds_scale,
+                                  ScaleOf(1))}};
+    if (moments_last_.joins())
+      Launch(context_.stream, decide, 1);
+    else
+      LaunchInTurn(context_.stream, kernel, decide, finished_, blocks);
   }
   // Values of this process's part of the batch, where an image has `each`.
   static double Images(const Pass& pass, std::int64_t each) {
@@ -356,15 +374,29 @@ class CudaAttention final : public Op {
   }
   float* ScaleOf(std::size_t part) const { return spec_.dx[part] ? spec_.dx[part].scale : nullptr; }
 
-  // dx of queries, keys or values: observed before alpha, then rounded once.
-  void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* sums,
-                     float factor) const {
-    if (!spec_.dx[part]) return;
-    const Tensor& to = spec_.dx[part].tensor;
-    const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
-    const WithinRule& rule = rules_[decision];
-    rule.Observe(OfHeads(sums, shape, factor, nullptr), pass.rows * to.shape.per_image());
-    dx_stats_[part].Round(pass, SpanOf(to), OfHeads(sums, shape, factor, rule.alpha()));
+  // dx of queries, keys and values, from their sums by head: observed before alpha, then rounded
+  // once, in one launch for those that are measured alike.
+  void RoundGradients(const Pass& pass, const std::array<const float*, 3>& sums) const {
+    constexpr std::array<Decision, 3> kDecisions = {Decision::kDq, Decision::kDk, Decision::kDv};
+    for (const StatsLevel level :
+         {StatsLevel::kNone, StatsLevel::kLargest, StatsLevel::kMoments, StatsLevel::kCounts})
+      AtStatsLevel(level, [&](auto of_level) {
+        FusedKernels<RoundValuesKernel<HeadsValue, decltype(of_level)::value>, 3> all;
+        for (std::size_t part = 0; part < 3; ++part) {
+          if (!spec_.dx[part] || dx_stats_[part].Level(pass) != level) continue;
+          const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
+          const float factor = part == 2 ? 1 : Factor();
+          const WithinRule& rule = rules_[kDecisions[part]];
+          const Rounding how = dx_stats_[part].For(pass);
+          const FlatBlocks flat = FlatBlocksOf(how.values);
+          rule.Observe(OfHeads(sums[part], shape, factor, nullptr), how.values);
+          all.Add({{how, how.values, flat.size},
+                   OfHeads(sums[part], shape, factor, rule.alpha()),
+                   SpanOf(spec_.dx[part].tensor)},
+                  flat.blocks);
+        }
+        if (all.count > 0) LaunchFused(context_.stream, all);
+      });
   }
 
   Context context_;
@@ -379,7 +411,8 @@ class CudaAttention final : public Op {
   TensorMoments *p_moments_ = nullptr, *ds_moments_ = nullptr;
   std::array<TensorMoments*, 3> part_moments_{};
   MomentsOfAll moments_first_, moments_last_;
-  float* kept_ = nullptr;  // probabilities, chunk by chunk
+  float* kept_ = nullptr;              // probabilities, chunk by chunk
+  std::uint32_t* finished_ = nullptr;  // blocks of a launch that decides
 };
 
 }  // namespace

@@ -46,7 +46,11 @@ class CudaBranchSum final : public Op {
   void Forward(const Pass&) override {}
 
   void Backward(const Pass& pass) override {
-    FindTarget(pass);
+    // Where branches need no look their scale is found in the launch that sums.
+    const BranchTargetFirst target{
+        {set_, as_reference_, spec_.rescale},
+        stream_.switches().fused && !looks_ && link_ == nullptr && !as_reference_};
+    if (!target.decides) FindTarget(pass);
     const TensorSpan out = SpanOf(spec_.sum.tensor);
     if (as_reference_)
       return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
@@ -60,7 +64,9 @@ class CudaBranchSum final : public Op {
     // to do.
     stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level, int blocks) {
       using Repair = BranchRepairKernel<decltype(level)::value>;
-      LaunchInTurn(stream_, sum, Repair{halvings, nullptr, 0}, finished_, blocks);
+      using Sum = std::decay_t<decltype(sum)>;
+      LaunchInTurn(stream_, FusedPhases<BranchTargetFirst, Sum>{target, sum},
+                   Repair{halvings, nullptr, 0}, finished_, blocks);
     });
   }
 
@@ -105,7 +111,7 @@ class CudaBranchSum final : public Op {
     // threads. With equal scales nobody needs the largest magnitude, which the kernel finds out on
     // the device; `always` overrules that: the authors' program looks in every pass, and processes
     // cannot leave out a message.
-    const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
+    const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 1024));
     const BranchLookKernel look{set_, values, cuts, always};
     const BranchTargetKernel target{set_, as_reference_, spec_.rescale};
     if (looks && link_ == nullptr)

@@ -1,4 +1,7 @@
 // Norms within an image: of groups of values, with means or without, and over neighboring channels.
+#include <optional>
+#include <type_traits>
+
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/kernels/strip_sums.h"
@@ -9,9 +12,67 @@ namespace ada::backend::cuda {
 
 namespace {
 
-// The op of a layer norm or a group norm; norms without a mean are uncentered_norm_op's. A first
-// launch finds each group's mean and inverse deviation, which Backward reads again, a second one
-// makes the values.
+// What dx of a norm is made by: two launches, of what needs not wait for each other. The first has
+// the strips of dgamma and dbeta and the groups' means, the second dx, which may overwrite dy, and
+// the sums over strips. by_group: a kernel of the groups.
+template <class ByGroup, class Dx>
+void LaunchNormGradients(Stream& stream, const Pass& pass, const RoundingStats& dx_stats,
+                         const TensorSpan& dx, const ByGroup& by_group, std::int64_t groups,
+                         const Dx& value, const ChannelTotals<HatTerm>& dgamma,
+                         const ChannelTotals<PlainTerm>* dbeta) {
+  const int group_blocks = GroupThreads::Blocks(groups);
+  if (!stream.switches().fused) {
+    dgamma.LaunchAlone(stream);
+    if (dbeta != nullptr) dbeta->LaunchAlone(stream);
+    Launch(stream, by_group, group_blocks);
+    return dx_stats.Round(pass, dx, value);
+  }
+  using Hats = ForEachKernel<StripSums<HatTerm>>;
+  FusedKernels<ForEachKernel<ParameterSum>, 2> totals;
+  totals.Add(dgamma.totals, dgamma.totals.Blocks());
+  const FusedPair<Hats, ByGroup> first{dgamma.strip_sums, by_group, dgamma.strip_sums.Blocks()};
+  const int blocks = first.first_blocks + group_blocks;
+  if (dbeta == nullptr) {
+    Launch(stream, first, blocks);
+  } else {
+    totals.Add(dbeta->totals, dbeta->totals.Blocks());
+    using Plains = ForEachKernel<StripSums<PlainTerm>>;
+    Launch(stream, FusedPair<FusedPair<Hats, ByGroup>, Plains>{first, dbeta->strip_sums, blocks},
+           blocks + dbeta->strip_sums.Blocks());
+  }
+  dx_stats.RoundWith(pass, dx, value, 0, [&](const auto& kernel, auto, int of_dx) {
+    using Both = FusedPair<std::decay_t<decltype(kernel)>, decltype(totals)>;
+    Launch(stream, Both{kernel, totals, of_dx}, of_dx + totals.blocks());
+  });
+}
+
+// y, and in the same blocks the statistics of the groups that they are of: those of the pixels'
+// channels, where at most the largest magnitude is measured. Sums of moments and counts go by the
+// blocks of all other kernels.
+template <class ByGroup, class Value>
+void LaunchNorm(Stream& stream, const Pass& pass, const RoundingStats& y_stats, const TensorSpan& y,
+                const ByGroup& by_group, const Value& value) {
+  const int blocks = GroupThreads::Blocks(by_group.groups);
+  const StatsLevel level = y_stats.Level(pass);
+  if (!stream.switches().fused || !by_group.geometry.by_pixel || level > StatsLevel::kLargest) {
+    Launch(stream, by_group, blocks);
+    return y_stats.Round(pass, y, value);
+  }
+  const Rounding how = y_stats.For(pass);
+  const std::int64_t size = GroupThreads::kGroups * by_group.geometry.run;
+  const auto launch = [&](auto of_level) {
+    using Values = RoundValuesKernel<Value, decltype(of_level)::value>;
+    Launch(stream, FusedPhases<ByGroup, Values>{by_group, {{how, how.values, size}, value, y}},
+           blocks);
+  };
+  if (level == StatsLevel::kNone)
+    launch(std::integral_constant<StatsLevel, StatsLevel::kNone>());
+  else
+    launch(std::integral_constant<StatsLevel, StatsLevel::kLargest>());
+}
+
+// The op of a layer norm or a group norm; norms without a mean are uncentered_norm_op's. Forward
+// finds each group's mean and inverse deviation, which Backward reads again.
 class CudaGroupedNorm final : public Op {
  public:
   // groups: of an image's channels; 0: each pixel is a group.
@@ -33,43 +94,42 @@ class CudaGroupedNorm final : public Op {
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
     mean_g_ = context.Allocate<float>(count), mean_ghat_ = context.Allocate<float>(count);
-    sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
+    for (float*& sums : sums_)
+      sums = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
   }
   void Forward(const Pass& pass) override {
     const std::int64_t groups = pass.rows * geometry_.groups;
-    Launch(context_.stream,
-           GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps),
-                           mean_, inverse_},
-           GroupThreads::Blocks(groups));
-    y_stats_.Round(
-        pass, SpanOf(spec_.y),
+    LaunchNorm(
+        context_.stream, pass, y_stats_, SpanOf(spec_.y),
+        GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
+                        inverse_},
         GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(), beta_});
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
-    Total(pass, HatTerm{geometry_, x, dy, mean_, inverse_}, spec_.dgamma);
-    if (spec_.dbeta) Total(pass, PlainTerm{dy}, spec_.dbeta);
-    if (!spec_.dx) return;
+    const ChannelTotals dgamma(pass, strips_, geometry_.channels,
+                               HatTerm{geometry_, x, dy, mean_, inverse_}, sums_[0], spec_.dy.scale,
+                               spec_.dgamma);
+    std::optional<ChannelTotals<PlainTerm>> dbeta;
+    if (spec_.dbeta)
+      dbeta.emplace(pass, strips_, geometry_.channels, PlainTerm{dy}, sums_[1], spec_.dy.scale,
+                    spec_.dbeta);
+    if (!spec_.dx) {
+      dgamma.LaunchAlone(context_.stream);
+      if (dbeta) dbeta->LaunchAlone(context_.stream);
+      return;
+    }
     const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
     // dx subtracts the means over a group of dy * gamma and of that times xhat.
-    Launch(
-        context_.stream,
+    LaunchNormGradients(
+        context_.stream, pass, dx_stats_, SpanOf(spec_.dx.tensor),
         GroupGradientMeans{geometry_, groups, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
-        GroupThreads::Blocks(groups));
-    dx_stats_.Round(
-        pass, SpanOf(spec_.dx.tensor),
-        GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_});
+        groups, GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
+        dgamma, dbeta ? &*dbeta : nullptr);
   }
 
  private:
-  // dgamma or dbeta: sums over pixels, by strips.
-  template <class Term>
-  void Total(const Pass& pass, const Term& term, const Tensor& to) const {
-    SumByChannel(context_.stream, pass, strips_, geometry_.channels, term, sums_, spec_.dy.scale,
-                 to);
-  }
-
   Context context_;
   GroupedNormSpec spec_;
   Strips strips_;
@@ -78,7 +138,7 @@ class CudaGroupedNorm final : public Op {
   const float* beta_ = nullptr;                     // zeros where the norm has none
   float *mean_ = nullptr, *inverse_ = nullptr;      // by group of the batch
   float *mean_g_ = nullptr, *mean_ghat_ = nullptr;  // the same
-  float* sums_ = nullptr;
+  float* sums_[2] = {};                             // of strips: of dgamma, of dbeta
 };
 
 }  // namespace
@@ -121,28 +181,27 @@ class CudaUncenteredNorm final : public Op {
   }
   void Forward(const Pass& pass) override {
     const std::int64_t groups = pass.rows * geometry_.groups;
-    Launch(context_.stream,
-           GroupSums<Sizes>{
-               geometry_,
-               groups,
-               {SpanOf(spec_.x), static_cast<double>(spec_.eps), Count(), size_, inverse_}},
-           GroupThreads::Blocks(groups));
-    y_stats_.Round(
-        pass, SpanOf(spec_.y),
+    LaunchNorm(
+        context_.stream, pass, y_stats_, SpanOf(spec_.y),
+        GroupSums<Sizes>{
+            geometry_,
+            groups,
+            {SpanOf(spec_.x), static_cast<double>(spec_.eps), Count(), size_, inverse_}},
         GroupedNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
-    SumByChannel(context_.stream, pass, strips_, geometry_.channels,
-                 HatTerm{geometry_, x, dy, zeros_, inverse_}, sums_, spec_.dy.scale, spec_.dgamma);
-    if (!spec_.dx) return;
+    const ChannelTotals dgamma(pass, strips_, geometry_.channels,
+                               HatTerm{geometry_, x, dy, zeros_, inverse_}, sums_, spec_.dy.scale,
+                               spec_.dgamma);
+    if (!spec_.dx) return dgamma.LaunchAlone(context_.stream);
     const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
-    Launch(context_.stream,
-           GroupSums<Along>{geometry_, groups, {x, dy, size_, inverse_, gamma, Count(), along_}},
-           GroupThreads::Blocks(groups));
-    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
-                    GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
+    LaunchNormGradients(
+        context_.stream, pass, dx_stats_, SpanOf(spec_.dx.tensor),
+        GroupSums<Along>{geometry_, groups, {x, dy, size_, inverse_, gamma, Count(), along_}},
+        groups, GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_},
+        dgamma, nullptr);
   }
 
  private:
