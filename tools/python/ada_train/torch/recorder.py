@@ -1,5 +1,6 @@
 """The recorder: attempts to update a model's weights as rows of a run's files."""
 import math
+import numbers
 import os
 import platform
 
@@ -15,7 +16,7 @@ from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
 from ada_train.torch.converted import Table, linear_layers
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import Names, is_compiled, is_product
+from ada_train.torch.layers import Names, check, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.operands import text_of as operands_text
 from ada_train.torch.watching import Watching, due, layers_of
@@ -51,6 +52,12 @@ def blocks_row(figures, operand):
     return row
 
 
+def _check_steps(**given):
+    for key, steps in given.items():
+        if not isinstance(steps, numbers.Integral) or steps < 0:
+            raise ValueError(f"{key}: {steps!r}: expected a whole number of steps, or 0 for none")
+
+
 def _value(x):
     return float(x.detach()) if isinstance(x, torch.Tensor) else float(x)
 
@@ -66,6 +73,10 @@ class Recorder:
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
                              + ", ".join(TENSORS))
+        _check_steps(every=every, histogram_every=histogram_every)
+        if scaler is not None and not hasattr(scaler, "get_scale"):
+            raise TypeError(f"scaler: {type(scaler).__name__}: expected a GradScaler, or None")
+        check(model, "record()")
         if is_compiled(model):
             raise ValueError("record(): the model is behind torch.compile, which hides its layers; "
                              "record the model before torch.compile")
@@ -100,6 +111,10 @@ class Recorder:
 
     def __enter__(self):
         return self
+
+    def __reduce_ex__(self, _):
+        raise TypeError("a Recorder is not copied nor pickled: it writes the files of one run; copy "
+                        "the model, which a recording leaves as it is")
 
     def __exit__(self, kind, *_):
         self.close("finished" if kind is None else "interrupted")
