@@ -122,6 +122,10 @@ def make_module(options, torch, yaml):
         fail(2, f"{module_name}:{name}: {type(error).__name__}: {error}")
     if not isinstance(module, torch.nn.Module):
         fail(2, f"{module_name}:{name} gives {type(module).__name__}; expected a torch.nn.Module")
+    for path, part in module.named_modules():
+        if type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None):
+            fail(3, f"{module_name}:{name}: {path or '(the module itself)'}: torch.compile hides what "
+                    "it calls; expected the module as it was before")
     if any(torch.nn.parameter.is_lazy(p) for p in module.parameters()):
         module(torch.zeros(2, *options.input, dtype=torch.float32 if len(options.input) == 3
                            else torch.long))  # which gives them their sizes

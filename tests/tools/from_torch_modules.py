@@ -105,6 +105,31 @@ class ByHand(Base):
         return self.head(x.sum((2, 3)) / 1024 + x.flatten(2).max(2)[0])
 
 
+class ByKeyword(Base):
+    """Functions called by the names that PyTorch's pages give their arguments."""
+
+    def forward(self, x):
+        x = F.relu(input=self.a(input=x), inplace=True)
+        x = torch.add(input=x, other=torch.mul(input=x, other=torch.sigmoid(input=x)))
+        x = torch.flatten(input=F.adaptive_avg_pool2d(input=x, output_size=1), start_dim=1)
+        return F.linear(input=x, weight=self.head.weight, bias=self.head.bias)
+
+
+class NoGradient(Base):
+    def forward(self, x):
+        with torch.no_grad():
+            return self.end(self.a(x))
+
+
+class Compiled(Base):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.compile(self.head, backend="eager")
+
+    def forward(self, x):
+        return self.end(self.a(x))
+
+
 class Dropped(Base):
     """Stochastic depth and dropout as people write them."""
 

@@ -202,6 +202,7 @@ class FromTorch(unittest.TestCase):
             "Frozen": "conv2d affine relu global_avg_pool linear",
             "FrozenNorm": "conv2d affine relu global_avg_pool linear",
             "ByHand": "conv2d conv2d global_avg_pool max_pool add linear",
+            "ByKeyword": "conv2d relu sigmoid multiply add global_avg_pool linear",
             **{f"ByMatrix --arg how={how}": "conv2d conv2d relu global_avg_pool linear"
                for how in ("addmm", "mm", "linear", "einsum", "turned", "bmm")},
             "Dropped": "conv2d conv2d stochastic_depth stochastic_depth dropout add "
@@ -286,12 +287,14 @@ class FromTorch(unittest.TestCase):
             "Scalar": "mul: by a parameter of shape []; only by one number a channel: give it the "
                       "shape [8, 1, 1]",
             "Pixels": "add: a constant of shape [32] that differs between pixels",
+            "NoGradient": "a.weight: gradient: another one reaches it in PyTorch (detach, no_grad",
+            "Compiled": "head: torch.compile hides what it calls",
             "Frozen --no-weights": "--no-weights: the constants of add differ between channels"}
         for name, (code, _, told) in self.modules(*wanted).items():
             with self.subTest(name):
                 self.assertEqual(code, 3, told)
                 self.assertIn(wanted[name], told)
-                if name not in ("Outputs", "Frozen --no-weights"):
+                if name not in ("Outputs", "NoGradient", "Compiled", "Frozen --no-weights"):
                     self.assertIn(place, told)
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")

@@ -3,6 +3,7 @@ for bit, whatever its layers give, take and do in place; rows are those of the o
 by position and by keyword; what cannot be recorded is named once. Needs torch (ADA_BENCH_PYTHON).
 """
 import contextlib
+import copy
 import json
 import pathlib
 import sys
@@ -129,9 +130,10 @@ class BesideTest(head.Scratch):
 
     def test_a_model_that_is_compiled(self):
         net = nn.Sequential(nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 3))
-        for compiled in (torch.compile(net, backend="eager"), nn.Sequential(nn.Linear(8, 3))):
-            if isinstance(compiled, nn.Sequential):
-                compiled.compile(backend="eager")
+        in_place, of_forward = nn.Sequential(nn.Linear(8, 3)), nn.Sequential(nn.Linear(8, 3))
+        in_place.compile(backend="eager")
+        of_forward.forward = torch.compile(of_forward.forward, backend="eager")
+        for compiled in (torch.compile(net, backend="eager"), in_place, of_forward):
             with self.assertRaisesRegex(ValueError, "record the model before torch.compile"):
                 ada_train.torch.record(compiled, None, self.folder / "run")
         x, ends = torch.ones(4, 8), []
@@ -342,6 +344,23 @@ class BesideTest(head.Scratch):
             model.scale(model(x.requires_grad_()).square().mean()).backward()
             self.assertEqual({row["layer"] for row in model.decisions},
                              {"x_y", "x_y-2", "x_y-3", "x-y"})
+
+    def test_what_is_refused(self):
+        net, folder = nn.Linear(4, 3), self.folder / "refused"
+        part = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.ones(1, 4)))
+        for error, told, given in (
+                (TypeError, "function; expected a torch.nn.Module", {"model": lambda x: x}),
+                (ValueError, "TorchScript hides the layers of 0; expected", {"model": part}),
+                (ValueError, "no shape yet .*was called once", {"model": nn.LazyLinear(3)}),
+                (ValueError, "every: -1: expected a whole number", {"every": -1}),
+                (ValueError, "every: 1.5: expected a whole number", {"every": 1.5}),
+                (TypeError, "scaler: str: expected a GradScaler", {"scaler": "dynamic"})):
+            with self.subTest(told), self.assertRaisesRegex(error, told):
+                ada_train.torch.record(**{"model": net, "optimizer": None, "folder": folder, **given})
+            self.assertFalse(folder.exists())
+        with ada_train.torch.record(net, None, folder) as recorder:
+            with self.assertRaisesRegex(TypeError, "not copied nor pickled"):
+                copy.deepcopy(recorder)
 
     def test_a_call_that_fails_leaves_nothing(self):
         with contextlib.suppress(AttributeError):

@@ -298,6 +298,16 @@ class ScaledTest(head.WithLibrary):
         with self.assertWarnsRegex(UserWarning, "torch.compile hides"):
             model = AdaLossScaled(torch.compile(net), ALPHA4)
         self.assertIs(model.module, net)
+        model.remove()
+        x = torch.ones(2, 8)
+        y, net.forward = net(x), torch.compile(net.forward)
+        compiled = net.forward
+        with self.assertWarnsRegex(UserWarning, "torch.compile hides"):
+            model = AdaLossScaled(net, ALPHA4)
+        self.assertIsNot(net.forward, compiled)
+        self.assertTrue(torch.equal(model(x), y))
+        model.remove()
+        self.assertIs(net.forward, compiled)
 
     # --- What is refused and named ---
 
@@ -316,6 +326,10 @@ class ScaledTest(head.WithLibrary):
             AdaLossScaled(make().half(), format="fp16")
         with self.assertRaisesRegex(ValueError, "expected global or local"):
             AdaLossScaled(make(), statistics="mine")
+        with self.assertRaisesRegex(TypeError, "function; expected a torch.nn.Module"):
+            AdaLossScaled(lambda x: x)
+        with self.assertRaisesRegex(TypeError, "policy: int: expected keys as a map"):
+            AdaLossScaled(make(), 3)
         model = AdaLossScaled(make())
         with self.assertRaisesRegex(ValueError, "parameters have a part in"):
             model.scale(torch.tensor(1.0))

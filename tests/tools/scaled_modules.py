@@ -170,6 +170,31 @@ def _normed():
                          nn.utils.spectral_norm(nn.Linear(8, 4)))
 
 
+class Complex(nn.Module):
+    """Gradients of complex numbers are of conjugates."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Linear(8, 8, dtype=torch.cfloat) for _ in range(2))
+        self.w = nn.Parameter(torch.randn(8, 8, dtype=torch.cfloat))
+        self.c, self.head = nn.Conv1d(1, 2, 3, dtype=torch.cfloat), nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = x.to(torch.cfloat)
+        return self.head(self.c((self.b(self.a(x) @ self.w) + x)[:, None]).sum(1).abs())
+
+
+class Mapped(nn.Module):
+    """Calls its layers under a transformation of torch.func."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.b(torch.vmap(self.a)(x).relu())
+
+
 NETWORKS = {
     "mlp": (mlp, _rows, ["2", "4"]),
     "convolutions": (convolutions, _images, ["3", "4", "8"]),
@@ -196,4 +221,7 @@ NETWORKS = {
     "custom function": (Custom, _rows, ["b"]),
     "recurrent": (Recurrent, _rows, ["last"]),
     "normed weights": (_normed, _rows, ["1", "2"]),
+    "complex": (Complex, _rows, ["w", "b", "head"]),
+    "mapped": (Mapped, _rows, ["b"]),
+    "no features": (lambda: nn.Sequential(nn.Linear(8, 0), nn.Linear(0, 3)), _rows, ["1"]),
 }

@@ -22,6 +22,16 @@ READS = ("bool", "item", "int", "float", "index", "tolist", "numpy", "array", "e
          "nonzero", "contains")
 
 
+def in_order(args, kwargs):
+    """A call's arguments with the tensors that PyTorch calls `input` and `other` in their places,
+    the first two, where they were given by keyword."""
+    args, kwargs = list(args), dict(kwargs)
+    for place, key in enumerate(("input", "other")):
+        if len(args) == place and key in kwargs and "condition" not in kwargs:
+            args.append(kwargs.pop(key))
+    return tuple(args), kwargs
+
+
 class Refused:
     """Stands for a tensor that no layer gives, and says why."""
 
@@ -57,6 +67,7 @@ class Converter:
     def seen(self, function, args, kwargs, result, place):
         """One call; trace.Calls tells of it."""
         name = name_of(function)
+        args, kwargs = in_order(args, kwargs)
         given, named = _pytree.tree_map(
             lambda a: self.values.get(id(a), a) if isinstance(a, torch.Tensor) else a,
             (args, kwargs))

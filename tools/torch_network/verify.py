@@ -271,7 +271,8 @@ class Pass:
         self.logits = forward(images)
         weighted = torch.linspace(-1, 1, self.logits.numel()).reshape(self.logits.shape)
         loss = (self.logits * weighted).sum()
-        self.gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        self.gradients = [None] * len(parameters) if not loss.requires_grad else (
+            torch.autograd.grad(loss, parameters, allow_unused=True))
         self.buffers = [b.clone() for b in buffers]
         with torch.no_grad():
             for buffer, value in zip(buffers, before):

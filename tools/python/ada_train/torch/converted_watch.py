@@ -8,6 +8,7 @@ import torch
 from ada_train.torch import formats, operand_rules
 from ada_train.torch.converted import plain_weight
 from ada_train.torch.converted_parts import OPERANDS, PLAIN
+from ada_train.torch.operands import rows as rows_of
 
 
 def _is_by_the_library(x, y, most=20):
@@ -64,7 +65,7 @@ class ConvertedWatch:
         if y.requires_grad and self._how.operands is not PLAIN and not _is_by_the_library(x, y):
             self._stands_idle(attempt)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            rows = x.detach().reshape(-1, x.shape[-1])
+            rows = rows_of(x.detach())
             w = plain_weight(self._module.weight)
             if self._how.kind == "int8":
                 w = w.to(x.dtype)
@@ -88,7 +89,7 @@ class ConvertedWatch:
         name = self._name
         attempt.backward[name] = True
         with torch.no_grad(), torch.autocast(dy.device.type, enabled=False):
-            rows = dy.detach().reshape(-1, dy.shape[-1])
+            rows = rows_of(dy.detach())
             given = {"x": x, "w": w, "dy": rows}
             some = [operand for operand in OPERANDS[2:] if self._how.always or (
                 needs if operand.startswith("dx") else self._module.weight.requires_grad)]

@@ -34,8 +34,27 @@ def is_wrapped(module):
 
 
 def is_compiled(model):
-    """Whether torch.compile has wrapped the model, or model.compile() changed its call."""
-    return is_wrapped(model) or getattr(model, "_compiled_call_impl", None) is not None
+    """Whether torch.compile has wrapped the model or its forward, or model.compile() changed its
+    call."""
+    return (is_wrapped(model) or getattr(model, "_compiled_call_impl", None) is not None
+            or uncompiled_forward(model) is not None)
+
+
+def uncompiled_forward(module):
+    """What torch.compile made module.forward of; None where it did not."""
+    return getattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable", None)
+
+
+def check(model, who):
+    """Raises TypeError where `model` is no module, ValueError where TorchScript hides its layers.
+    `who`: what the user called."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{who}: the model is of type {type(model).__name__}; expected a "
+                        "torch.nn.Module")
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(f"{who}: TorchScript hides the layers of {path or 'the model'}; "
+                             "expected the model as it was before torch.jit")
 
 
 def name_of(path):

@@ -56,6 +56,11 @@ def text_of(formats):
     return "{" + ", ".join(products) + "}"
 
 
+def rows(tensor):
+    """[rows, features] of a tensor whose features come last; there may be no features."""
+    return tensor.reshape(tensor.shape[:-1].numel(), tensor.shape[-1])
+
+
 def takes(module):
     """Whether the module's operands can be rounded: nn.Linear and nn.Conv2d themselves."""
     return type(module) in (nn.Linear, nn.Conv2d)
@@ -93,7 +98,7 @@ class Product:
         weight = operand.endswith(".w")
         shape = tensor.shape
         if linear and not weight:  # all that stands before the features are images
-            tensor = tensor.reshape(-1, shape[-1])
+            tensor = rows(tensor)
         x = tensor.detach().float().cpu().contiguous()
         decoded = torch.empty_like(x)
         along = operand.split(".")[0] == "forward" or operand == "dx.dy"
@@ -120,7 +125,7 @@ class Product:
     def gradient_of_w(self, x, shape, dy):
         m = self._module
         if isinstance(m, nn.Linear):
-            return dy.reshape(-1, dy.shape[-1]).T @ x.reshape(-1, x.shape[-1])
+            return rows(dy).T @ rows(x)
         return nn.grad.conv2d_weight(x, shape, dy, m.stride, m.padding, m.dilation, m.groups)
 
 
@@ -142,5 +147,5 @@ class _Multiplied(torch.autograd.Function):
             dw = product.gradient_of_w(product.taken("dw.x", x), w.shape,
                                        product.taken("dw.dy", dy))
         if ctx.bias and ctx.needs_input_grad[2]:
-            db = dy.reshape(-1, dy.shape[-1]).sum(0) if w.dim() == 2 else dy.sum((0, 2, 3))
+            db = rows(dy).sum(0) if w.dim() == 2 else dy.sum((0, 2, 3))
         return dx, dw, db, None

@@ -3,6 +3,7 @@ gradients, which has one meaning whatever optimizer, scaler and clipping there a
 import weakref
 
 import torch
+from torch.nn.parameter import is_lazy
 
 _INNER = ("optimizer", "_optimizer", "base_optimizer", "optim")
 
@@ -88,6 +89,9 @@ class GradientNorm:
     gives the S that their gradients carry then."""
 
     def __init__(self, parameters, scale):
+        if any(is_lazy(p) for p in parameters()):
+            raise ValueError("some parameters have no shape yet (nn.Lazy...): expected a model that "
+                             "was called once before it is recorded")
         self._parameters, self._scale, self._pass, self._found = parameters, scale, None, None
         accumulated = weakref.WeakMethod(self._accumulated)  # parameters outlive a recording
         self._hooks = [p.register_post_accumulate_grad_hook(lambda _: _call(accumulated))

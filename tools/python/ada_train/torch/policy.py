@@ -3,6 +3,7 @@ multiplies what it passes back by, or the scale that its gradient then carries. 
 steps, branches, attention, the log) is as under policy adaptive."""
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from ada_train import native
 
@@ -183,4 +184,7 @@ def policy_of(given):
         return given
     if callable(given):
         return Policy(given)
+    if not isinstance(given, (str, Mapping, type(None))):
+        raise TypeError(f"policy: {type(given).__name__}: expected keys as a map or YAML, a function, "
+                        "or a Policy")
     return native.Policy(given if isinstance(given, str) else {"policy": "adaptive", **(given or {})})

@@ -1,5 +1,6 @@
 """The recorder: attempts to update a model's weights as rows of a run's files."""
 import math
+import numbers
 import os
 import platform
 
@@ -16,7 +17,7 @@ from ada_train.torch.clock import Clock
 from ada_train.torch.converted import Table, linear_layers
 from ada_train.torch.dumps import Dumps
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import Names, is_compiled, is_product
+from ada_train.torch.layers import Names, check, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.operands import text_of as operands_text
 from ada_train.torch.watching import Watching, due, layers_of
@@ -52,6 +53,12 @@ def blocks_row(figures, operand):
     return row
 
 
+def _check_steps(**given):
+    for key, steps in given.items():
+        if not isinstance(steps, numbers.Integral) or steps < 0:
+            raise ValueError(f"{key}: {steps!r}: expected a whole number of steps, or 0 for none")
+
+
 def _value(x):
     return float(x.detach()) if isinstance(x, torch.Tensor) else float(x)
 
@@ -67,6 +74,10 @@ class Recorder:
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
                              + ", ".join(TENSORS))
+        _check_steps(every=every, histogram_every=histogram_every, dump_every=dump_every)
+        if scaler is not None and not hasattr(scaler, "get_scale"):
+            raise TypeError(f"scaler: {type(scaler).__name__}: expected a GradScaler, or None")
+        check(model, "record()")
         if dump_every and (operands is not None or any(formats)):  # some format, or saturate
             raise ValueError("dump_every: is for a model in the formats that it computes in; leave "
                              "out format= and operands=")
@@ -107,6 +118,10 @@ class Recorder:
 
     def __enter__(self):
         return self
+
+    def __reduce_ex__(self, _):
+        raise TypeError("a Recorder is not copied nor pickled: it writes the files of one run; copy "
+                        "the model, which a recording leaves as it is")
 
     def __exit__(self, kind, *_):
         self.close("finished" if kind is None else "interrupted")

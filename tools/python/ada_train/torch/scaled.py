@@ -16,7 +16,7 @@ from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch import hooks, optimizers
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import Names, is_layer, is_product, is_wrapped
+from ada_train.torch.layers import Names, check, is_layer, is_product, is_wrapped, uncompiled_forward
 from ada_train.torch.operands import formats_of
 from ada_train.torch.outputs import tensors
 from ada_train.torch.policy import policy_of
@@ -85,6 +85,7 @@ class AdaLossScaled(nn.Module):
         if statistics not in ("global", "local"):
             raise ValueError(f"statistics: {statistics!r}: expected global or local")
         self._compiled = []
+        check(model, "AdaLossScaled")
         model = _eager(model, self._compiled)
         inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         policy, formats, operands = policy_of(policy), *_formats(format)
@@ -330,8 +331,8 @@ class AdaLossScaled(nn.Module):
         sites.remove(self._sites)
         for hook in self._hooks:
             hook.remove()
-        for module, compiled in self._compiled:
-            module._compiled_call_impl = compiled
+        for module, name, compiled in self._compiled:
+            setattr(module, name, compiled)
         self._sites, self._hooks, self._compiled = [], [], []
         if self._engine is not None:
             calls.remove(self._engine)
@@ -375,18 +376,21 @@ class _ScalingState:
 
 def _eager(model, compiled):
     """The model as it was before torch.compile. `compiled`: gets the modules that were compiled in
-    place, with what they called."""
+    place, each with the name and the value of its attribute."""
     inside = [path for path, module in model.named_modules() if path and is_wrapped(module)]
     if inside:
         raise ValueError(f"AdaLossScaled: torch.compile hides the gradients of {inside[0]}'s "
                          "layers; expected a model whose parts are not compiled")
-    found = [m for m in model.modules() if getattr(m, "_compiled_call_impl", None) is not None]
-    if found or is_wrapped(model):
+    plain = [(m, "_compiled_call_impl", None) for m in model.modules()
+             if getattr(m, "_compiled_call_impl", None) is not None]
+    plain += [(m, "forward", uncompiled_forward(m)) for m in model.modules()
+              if uncompiled_forward(m) is not None]
+    if plain or is_wrapped(model):
         warnings.warn("AdaLossScaled: torch.compile hides the layers' gradients; the model runs as "
                       "it was before it was compiled", stacklevel=3)
-    for module in found:
-        compiled.append((module, module._compiled_call_impl))
-        module._compiled_call_impl = None
+    for module, name, value in plain:
+        compiled.append((module, name, getattr(module, name)))
+        setattr(module, name, value)
     return model._orig_mod if is_wrapped(model) else model
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ada_train.torch.operands import rows
 from ada_train.torch.scaling.rules import Operands
 
 _EXACT = 2.0 ** 64  # factors up to which fp32 weights of usual size stay exact
@@ -47,25 +48,25 @@ class Linear:
         return Operands(dy, dy.dim() - 1, w, 1 if self._across else 0)
 
     def dx(self, dy, x, w):
-        rows, w = dy.reshape(-1, dy.shape[-1]), w.t() if self._across else w
-        flat = x.reshape(-1, x.shape[-1])
+        of_dy, w = rows(dy), w.t() if self._across else w
+        flat = rows(x)
         if flat.stride() == (1, flat.shape[0]):  # PyTorch's order of a product by columns
-            found = (w.t() @ rows.t()).t()
+            found = (w.t() @ of_dy.t()).t()
         else:
-            found = rows @ w
+            found = of_dy @ w
         return found.reshape(*dy.shape[:-1], found.shape[-1])
 
     def backward(self, dy, x, w, needs):
         """dx, dw and db, each where it is needed, as PyTorch's own node sums them."""
         dx = self.dx(dy, x, w) if needs[0] else None
-        rows, flat = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
+        of_dy, flat = rows(dy), rows(x)
         dw = db = None
         if needs[1]:
-            dw = flat.t() @ rows if self._across else rows.t() @ flat
+            dw = flat.t() @ of_dy if self._across else of_dy.t() @ flat
         if needs[2]:  # PyTorch adds the bias to the whole result where x cannot be flattened
-            whole = dy if x.dim() > 2 and not x.is_contiguous() else rows
+            whole = dy if x.dim() > 2 and not x.is_contiguous() else of_dy
             db = whole.sum(tuple(range(whole.dim() - 1)),
-                           dtype=torch.float32 if rows.dtype != torch.float64 else None)
+                           dtype=torch.float32 if dy.dtype != torch.float64 else None)
         return dx, dw, db
 
 

@@ -4,6 +4,7 @@ import types
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.nn.modules import activation
 
@@ -37,6 +38,18 @@ class Site:
         return Product.apply(x, weight, bias, operation or self.operation, self)
 
 
+def _stays_plain(module, x):
+    """Where no layer chooses a scale: without gradients, of complex numbers, whose gradients are of
+    conjugates, and where a pass is transformed."""
+    return (not torch.is_grad_enabled() or _is_transformed() or x.is_complex()
+            or module.weight.is_complex())
+
+
+def _is_transformed():
+    """Within vmap, grad and jvp of torch.func, and in forward mode."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
 def _forward(function):
     """Methods are pickled by their names: a model that was saved is loaded as a plain one."""
     function.__name__ = "forward"
@@ -45,21 +58,21 @@ def _forward(function):
 
 @_forward
 def _linear(self, input):
-    if not torch.is_grad_enabled():
+    if _stays_plain(self, input):
         return self._ada_site.plain(nn.Linear.forward, self, input)
     return self._ada_site.product(input, self.weight, self.bias)
 
 
 @_forward
 def _conv1d(self, x):
-    if not torch.is_grad_enabled():
+    if _stays_plain(self, x):
         return type(self).forward(self, x)
     return self._ada_site.product(x, self.weight, self.bias)
 
 
 @_forward
 def _convolution(self, input):
-    if not torch.is_grad_enabled():
+    if _stays_plain(self, input):
         return self._ada_site.plain(type(self).forward, self, input)
     if isinstance(self.padding, str) or self.padding_mode != "zeros":
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
@@ -69,7 +82,7 @@ def _convolution(self, input):
 
 @_forward
 def _transposed(self, input, output_size=None):
-    if not torch.is_grad_enabled():
+    if _stays_plain(self, input):
         return type(self).forward(self, input, output_size)
     operation = self._ada_site.operation
     if output_size is not None:
@@ -88,7 +101,7 @@ def _with_batch(self, x, operation):
 @_forward
 def _attention(self, *args, **kwargs):
     """nn.MultiheadAttention as it is written, but for the function that it multiplies by."""
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or _is_transformed():
         return nn.MultiheadAttention.forward(self, *args, **kwargs)
     site, calls = self._ada_site, []
 

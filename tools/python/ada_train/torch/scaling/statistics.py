@@ -8,8 +8,9 @@ from ada_train import native
 
 
 def _values(x):
-    """fp32 values as one piece of memory, in whatever order."""
-    x = x.detach().float()
+    """fp32 values as one piece of memory, in whatever order; both parts of complex ones."""
+    x = x.detach()
+    x = (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).float()
     dense = (x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
              or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
              or (x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d)))
