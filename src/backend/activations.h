@@ -206,13 +206,17 @@ struct Elu {
   }
 };
 
+template <class Function>
+concept HasSlope = requires(const Function& function) {
+  function.Slope(0.0f);
+};
 // dy times the slope at x.
 template <class Function>
 ADA_ACTIVATION static inline float DxOf(const Function& function, float x, float dy) {
-  if constexpr (requires { function.Dx(x, dy); })
-    return function.Dx(x, dy);
-  else
+  if constexpr (HasSlope<Function>)
     return dy * function.Slope(x);
+  else
+    return function.Dx(x, dy);
 }
 // Whether a value of dx is either the value of dy or zero.
 template <class Function>

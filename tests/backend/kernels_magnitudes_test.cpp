@@ -76,6 +76,23 @@ TEST_SUITE("cpu") {
         }
   }
 
+  TEST_CASE("the smallest magnitude passes over zeros, in any storage") {
+    for (const Kernels* kernels : KernelSets())
+      for (const Kind& kind : MainKinds())
+        for (const std::int64_t n : {1, 15, 16, 33, 1000})
+          for (const bool wild : {false, true}) {
+            CAPTURE(kernels->name);
+            CAPTURE(kind.name);
+            CAPTURE(n);
+            Memory in(kind.storage, Input(kind, n, 3, wild));
+            std::uint32_t want = 0xffffffffu;
+            for (const float v : in.Get()) want = std::min(want, MagnitudeBits(v) - 1);
+            CHECK(kernels->smallest_stored(in.piece(), n) == want);
+            Memory zeros(kind.storage, Values(static_cast<std::size_t>(n), -0.0f));
+            CHECK(kernels->smallest_stored(zeros.piece(), n) == 0xffffffffu);
+          }
+  }
+
   TEST_CASE("the largest magnitude: inf beats numbers, NaN beats inf") {
     for (const Kernels* kernels : KernelSets())
       for (const std::size_t n : {1, 16, 17, 1000}) {

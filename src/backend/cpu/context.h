@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -28,6 +30,16 @@ class Scratch {
   std::byte* operands() { return Get(operands_, operand_bytes_); }
   std::byte* worker(int index) { return Get(own_[static_cast<std::size_t>(index)], each_); }
   std::byte* shared() { return Get(shared_, shared_bytes_); }
+  // 65536 values that `make(where)` makes the first time that somebody asks for them by this name.
+  template <class Make>
+  const float* Table(const std::string& name, Make&& make) {
+    std::vector<float>& table = tables_[name];
+    if (!table.empty()) return table.data();
+    table.resize(std::size_t{1} << 16);
+    CountOwn(static_cast<std::ptrdiff_t>(table.size() * sizeof(float)));
+    make(table.data());
+    return table.data();
+  }
   // What ops hold for themselves (weight copies, partial sums), so that allocated_bytes knows.
   void CountOwn(std::ptrdiff_t bytes) { counted_ += bytes; }
   std::size_t bytes() const {
@@ -43,6 +55,7 @@ class Scratch {
     return block.data();
   }
   std::vector<Block> own_;
+  std::map<std::string, std::vector<float>> tables_;
   Block shared_, operands_;
   std::size_t each_ = 0, shared_bytes_ = 0, operand_bytes_ = 0;
   std::ptrdiff_t counted_ = 0;

@@ -179,6 +179,8 @@ struct Kernels {
   // out = round(((in[0] * factor[0]) + in[1] * factor[1]) + ...); factors null: all 1.
   void (*sum)(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
               const Rounding&);
+  // out = table[code] of each code of 16 bits.
+  void (*look_up)(const std::uint16_t* codes, const float* table, float* out, std::int64_t n);
   // On values in fp32. out = a * b; out may be one of them.
   void (*multiply)(const float* a, const float* b, float* out, std::int64_t n);
   // out = x * factors by channel; out may be x.
@@ -212,6 +214,8 @@ struct Kernels {
   std::uint32_t (*largest)(const float* x, std::int64_t n);  // bits of max |x|; a NaN is largest
   std::uint32_t (*largest_stored)(TensorSpan x,
                                   std::int64_t n);  // the same of any storage, as fp32
+  // Bits of the smallest magnitude that is not zero, less 1; 0xffffffff where all are zero.
+  std::uint32_t (*smallest_stored)(TensorSpan x, std::int64_t n);
   // NaN -> 0, |x| > limit -> limit with the sign of x.
   void (*sanitize)(float* x, std::int64_t n, float limit);
   void (*update)(const UpdateArgs&);

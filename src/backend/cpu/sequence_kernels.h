@@ -30,6 +30,15 @@ struct SequenceKernels {
   // to[k * to_step + r] = from[r * from_step + k].
   void (*transpose)(const float* from, std::int64_t rows, std::int64_t columns,
                     std::int64_t from_step, float* to, std::int64_t to_step);
+  // Rows of `width` values of a tensor as fp32, zeros after them up to the row's step.
+  void (*load_rows)(TensorSpan from, std::int64_t from_step, std::int64_t rows, std::int64_t width,
+                    float* to, std::int64_t to_step);
+  // to = from * factor for rows of `width` values.
+  void (*store_rows)(const float* from, std::int64_t from_step, std::int64_t rows,
+                     std::int64_t width, float factor, float* to, std::int64_t to_step);
+  // The same of a tensor's rows, one after the other, added.
+  void (*add_rows)(TensorSpan from, std::int64_t rows, std::int64_t width, float factor, float* to,
+                   std::int64_t to_step);
   // s = softmax of factor * s over what a row sees, 0 elsewhere; to 1e-7 of p, of fp32's subnormals
   // as of others.
   void (*probabilities)(const AttentionRows&, float factor, float* s);

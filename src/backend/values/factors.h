@@ -8,10 +8,12 @@
 
 namespace ada::backend {
 
-// y and dx of a layer that applies one of activations.h to every value.
+// y and dx of a layer that applies one of activations.h to every value. Functions with a slope take
+// long, and y and the factor of dy depend on x alone: a backend may look them up.
 template <class Function>
 struct FunctionValue {
   static constexpr Makes kMakes = Makes::kEach;
+  static constexpr bool kLookedUp = HasSlope<Function>;
   ADA_VALUE float operator()(float x) const { return function.Value(x); }
   Function function;
 };
@@ -19,6 +21,7 @@ template <class Function>
 struct FunctionSlope {
   static constexpr Makes kMakes = Makes::kEach;
   static constexpr int kInputs = 2;
+  static constexpr bool kLookedUp = HasSlope<Function>;
   ADA_VALUE float operator()(float dy, float x) const { return DxOf(function, x, dy); }
   Function function;
 };

@@ -23,6 +23,7 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
 void BatchNormForward(const BatchNormForwardArgs&);
 void BatchNormSums(const BatchNormSumsArgs&);
 void BatchNormBackward(const BatchNormBackwardArgs&);
+void LookUp(const std::uint16_t* codes, const float* table, float* out, std::int64_t n);
 void Multiply(const float* a, const float* b, float* out, std::int64_t n);
 void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
                       std::int64_t channels, float* out);
@@ -45,6 +46,7 @@ void Unscale(const float* x, float scale, bool add, float* out, std::int64_t n);
 double SumSquares(const float* x, std::int64_t n);
 std::uint32_t Largest(const float* x, std::int64_t n);
 std::uint32_t LargestStored(TensorSpan x, std::int64_t n);
+std::uint32_t SmallestStored(TensorSpan x, std::int64_t n);
 void Sanitize(float* x, std::int64_t n, float limit);
 void Update(const UpdateArgs&);
 

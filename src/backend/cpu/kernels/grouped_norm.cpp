@@ -1,9 +1,14 @@
-// Products and sums by channel, and norms of groups of values (formulas.h), in fp32: loops that the
-// compiler turns into vectors, whose order no vector length changes.
+// Values by their codes, products and sums by channel, and norms of groups of values (formulas.h),
+// in fp32: loops that the compiler turns into vectors, whose order no vector length changes.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/formulas.h"
 
 namespace ada::backend::cpu::ADA_ISA {
+
+void LookUp(const std::uint16_t* codes, const float* table, float* out, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) out[i] = table[codes[i]];
+}
 
 // ivdep: out may be a or b, but never overlaps them otherwise.
 void Multiply(const float* a, const float* b, float* out, std::int64_t n) {

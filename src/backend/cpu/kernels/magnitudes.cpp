@@ -102,6 +102,40 @@ std::uint32_t LargestStored(TensorSpan x, std::int64_t n) {
   return LargestOf(Bits(x.storage == Storage::kF16 ? FromFp16(all) : FromBf16(all)));
 }
 
+// Less 1, a zero is the largest number of all: the minimum passes over it.
+std::uint32_t SmallestStored(TensorSpan x, std::int64_t n) {
+  std::uint32_t lanes[kLanes], least = 0xffffffffu;
+  if (x.storage == Storage::kF32) {
+    U min = U{} - 1u;
+    ForValues(
+        n, [&](std::int64_t i, int count, auto tail) __attribute__((always_inline)) {
+          const F v = LoadAt<ModeF32, decltype(tail)::value>(x, i, count);
+          min = MinBits(min, Magnitude(v) - 1u);
+        });
+    StoreParts(lanes, min);
+    for (const std::uint32_t lane : lanes) least = std::min(least, lane);
+    return least;
+  }
+  const auto* codes = static_cast<const std::uint16_t*>(x.data);
+  const auto less_one = [](H code) __attribute__((always_inline)) {
+    return (H)((code & 0x7fff) - 1);
+  };
+  H min[2] = {less_one(H{}), less_one(H{})};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+    for (int k = 0; k < 2; ++k) min[k] = MinCode(min[k], less_one(LoadH(codes + i + k * kLanes)));
+  for (; i < n; i += kLanes) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(kLanes, n - i));
+    min[0] = MinCode(min[0], less_one(LoadFirstH(codes + i, count)));
+  }
+  std::uint16_t mins[kLanes], code = 0xffff;
+  StoreH(mins, MinCode(min[0], min[1]));
+  for (const std::uint16_t lane : mins) code = std::min(code, lane);
+  if (code == 0xffff) return least;
+  const H all = H{} + static_cast<std::uint16_t>(code + 1);
+  return LargestOf(Bits(x.storage == Storage::kF16 ? FromFp16(all) : FromBf16(all))) - 1;
+}
+
 void Sanitize(float* x, std::int64_t n, float limit) {
   const TensorSpan values{x, Storage::kF32};
   const std::uint32_t most = BitsOf(limit);

@@ -55,6 +55,8 @@ ADA_INLINE std::uint32_t LargestOf(U v) {
 }
 // Takes codes below 2^15.
 ADA_INLINE H MaxCode(H a, H b) { return Select((S)a > (S)b, a, b); }
+// Takes any codes, as numbers without a sign.
+ADA_INLINE H MinCode(H a, H b) { return Select((S)(a ^ 0x8000) < (S)(b ^ 0x8000), a, b); }
 // All ones in the first n lanes.
 ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/ops/attention_scores.h"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 #include <vector>
 
@@ -11,6 +12,10 @@
 
 namespace ada::backend::cpu {
 namespace {
+
+std::size_t RowBytes(std::int64_t values) {
+  return static_cast<std::size_t>(values) * sizeof(float);
+}
 
 // Adds (or subtracts) a count of zeros for values that are not in memory.
 void AddZeros(const Rounding& rounding, std::int64_t zeros) {
@@ -51,16 +56,26 @@ std::int64_t ScoreRounding::FirstValue(const Pass& pass, const QueryBlock& block
   return (head * sizes_.queries + block.first) * sizes_.keys;
 }
 
+// Where a block sees all keys, its random words follow one another from row to row: rows are then
+// brought together, so that all words are made at once.
 void ScoreRounding::Drop(const Pass& pass, const QueryBlock& block, const float* in,
                          float* out) const {
-  const std::int64_t first = FirstValue(pass, block);
   const auto fill = std::get<FillKernels<DropoutSpec>>(ValueKernelsOf(context_.kernels)).y;
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    FillArgs row;
-    row.out = out + r * block.width, row.values = block.seen;
-    row.random = {pass.seed ^ stream_, pass.draw, first + r * sizes_.keys};
-    if (in != out) std::copy_n(in + r * block.width, block.width, row.out);
-    fill(Keeping(dropout_, stream_), row);
+  const bool together = block.seen == sizes_.keys;
+  const std::int64_t rows = together ? block.rows : 1, row_values = block.seen;
+  const std::int64_t first = FirstValue(pass, block);
+  for (std::int64_t begin = 0; begin < block.rows; begin += rows) {
+    FillArgs a;
+    a.out = out + begin * block.width, a.values = rows * row_values;
+    a.random = {pass.seed ^ stream_, pass.draw, first + begin * sizes_.keys};
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::memmove(a.out + r * row_values, in + (begin + r) * block.width, RowBytes(row_values));
+    fill(Keeping(dropout_, stream_), a);
+    for (std::int64_t r = rows - 1; r >= 0; --r) {
+      float* const row = a.out + r * block.width;
+      std::memmove(row, a.out + r * row_values, RowBytes(row_values));
+      std::fill(row + row_values, row + block.width, 0.0f);
+    }
   }
 }
 

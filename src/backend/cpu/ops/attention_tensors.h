@@ -1,7 +1,6 @@
 // Where the rows of a head lie in the tensors of an attention (AttentionSpec), and their way to a
 // worker's memory and back.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 
 #include "backend/cpu/context.h"
@@ -13,7 +12,7 @@ namespace ada::backend::cpu {
 class AttentionTensors {
  public:
   AttentionTensors(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes)
-      : kernels_(context.kernels), spec_(spec), sizes_(sizes) {}
+      : kernels_(SequenceKernelsOf(context.kernels)), spec_(spec), sizes_(sizes) {}
 
   const Tensor& TensorOf(std::size_t part) const { return spec_.x[spec_.fused() ? 0 : part]; }
   // Where the part begins among the channels of its tensor, and how many it has.
@@ -57,21 +56,17 @@ class AttentionTensors {
   }
 
  private:
-  // `count` rows of `width` values, `from_step` values apart, as fp32.
+  // `count` rows of `width` values, `from_step` values apart, as fp32. Products run over whole
+  // steps, so the padding has to be zero and not what an op left there.
   void Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count, float* to) const {
-    for (std::int64_t i = 0; i < count; ++i, to += sizes_.step()) {
-      kernels_.widen(Advance(from, i * from_step), to, sizes_.width);
-      // Products run over whole steps, so the padding has to be zero and not what an op left there.
-      std::fill(to + sizes_.width, to + sizes_.step(), 0.0f);
-    }
+    kernels_.load_rows(from, from_step, count, sizes_.width, to, sizes_.step());
   }
   void Store(const float* rows, std::int64_t count, float factor, float* out,
              std::int64_t step) const {
-    for (std::int64_t r = 0; r < count; ++r, rows += sizes_.step(), out += step)
-      for (std::int64_t i = 0; i < sizes_.width; ++i) out[i] = rows[i] * factor;
+    kernels_.store_rows(rows, sizes_.step(), count, sizes_.width, factor, out, step);
   }
 
-  const Kernels& kernels_;
+  const SequenceKernels& kernels_;
   const AttentionSpec& spec_;
   const AttentionSizes& sizes_;
 };

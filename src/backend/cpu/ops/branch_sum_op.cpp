@@ -7,6 +7,7 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/sequence_kernels.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cpu {
@@ -162,17 +163,11 @@ class CpuBranchSum final : public Op {
     const std::int64_t pixels = n * shape.h * shape.w;
     auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
     std::fill_n(sum, pixels * shape.c, -0.0f);  // to which -0 adds up to -0
-    float* wide = sum + BlockValues(shape);
     for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
       const Tensor& branch = spec_.branches[i].tensor;
-      const std::int64_t channels = branch.shape.c;
-      const float factor = factors_[i];
-      context_.kernels.widen(At(branch, image), wide, pixels * channels);
-      for (std::int64_t p = 0; p < pixels; ++p) {
-        const float* from = wide + p * channels;
-        float* to = sum + p * shape.c + spec_.first[i];
-        for (std::int64_t c = 0; c < channels; ++c) to[c] += from[c] * factor;
-      }
+      SequenceKernelsOf(context_.kernels)
+          .add_rows(At(branch, image), pixels, branch.shape.c, factors_[i], sum + spec_.first[i],
+                    shape.c);
     }
     context_.kernels.round(sum, 1.0f, At(spec_.sum.tensor, image), pixels * shape.c,
                            stats_.For(pass, block));

@@ -1,8 +1,11 @@
 // The op of all layers whose values are made one by one (backend/values/layer_values.h).
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <vector>
 
 #include "backend/cpu/ops/exact_gradient.h"
@@ -43,6 +46,8 @@ class CpuValueOp final : public Op {
         values = std::max(values, BlockValues(spec.x.shape) + kPart);
         totals_ = StripTotals(context, spec.x.shape);
       }
+    y_table_ = TableFor(YOf(spec, Pass{}, table_.data()), kernels_.y);
+    if (spec.dx) dx_table_ = TableFor(DxOf(spec, table_.data()), kernels_.dx);
     context.scratch.Reserve(values * sizeof(float), 0);
   }
   void Forward(const Pass& pass) override {
@@ -123,6 +128,36 @@ class CpuValueOp final : public Op {
     }
     return a;
   }
+  // What a maker makes of each code of x (a slope: of a dy of 1), for tensors with at least as many
+  // values as there are codes; null: values are computed one by one.
+  template <class Maker>
+  const float* TableFor(const Maker& maker, FillKernel<Maker> fill) const {
+    if constexpr (requires { Maker::kLookedUp; })
+      if (Maker::kLookedUp && spec_.x.storage != Storage::kF32 &&
+          spec_.x.shape.numel() >= (1 << 16))
+        return context_.scratch.Table(NameOf(maker), [&](float* out) {
+          std::vector<std::uint16_t> codes(1 << 16);
+          std::iota(codes.begin(), codes.end(), std::uint16_t{0});
+          std::vector<float> x(codes.size(), 1.0f);
+          float* const widened = InputsOf<Maker>() == 2 ? x.data() : out;
+          context_.kernels.widen({codes.data(), spec_.x.storage}, widened, 1 << 16);
+          if (InputsOf<Maker>() == 2) std::fill_n(out, codes.size(), 1.0f);
+          FillArgs a;
+          a.values = 1 << 16, a.out = out, a.second = x.data();
+          fill(maker, a);
+        });
+    return nullptr;
+  }
+  // Differs where makers or the storage of x do.
+  template <class Maker>
+  std::string NameOf(const Maker& maker) const {
+    std::string name = typeid(Maker).name() + std::to_string(static_cast<int>(spec_.x.storage));
+    if constexpr (requires { maker.function; })
+      if constexpr (!std::is_empty_v<decltype(maker.function)>)
+        name.append(reinterpret_cast<const char*>(&maker.function), sizeof maker.function);
+    return name;
+  }
+
   // Part by part, so that values stay in the nearest cache.
   template <class Maker>
   void FillParts(const Maker& maker, FillKernel<Maker> fill, const Tensor& in, const FillArgs& all,
@@ -132,12 +167,26 @@ class CpuValueOp final : public Op {
     a.second = second;
     for (std::int64_t first = 0; first < all.values; first += a.values, a.out += a.values) {
       a.values = std::min(kPart, all.values - first);
-      context_.kernels.widen(Advance(At(in, 0), before + first), a.out, a.values);
+      const TensorSpan values = Advance(At(in, 0), before + first);
+      if (const float* table = InputsOf<Maker>() == 2 ? dx_table_ : y_table_; table != nullptr) {
+        LookUp(table, InputsOf<Maker>() == 2, values, before + first, a, second);
+        continue;
+      }
+      context_.kernels.widen(values, a.out, a.values);
       if (InputsOf<Maker>() == 2)
         context_.kernels.widen(Advance(At(spec_.x, 0), before + first), second, a.values);
       a.random.first = all.random.first * in.shape.per_image() + before + first;
       fill(maker, a);
     }
+  }
+  // The same by a table; `slope`: times the values, which are of dy.
+  void LookUp(const float* table, bool slope, const TensorSpan& values, std::int64_t first,
+              const FillArgs& a, float* slopes) const {
+    const auto* x = static_cast<const std::uint16_t*>(Advance(At(spec_.x, 0), first).data);
+    context_.kernels.look_up(x, table, slope ? slopes : a.out, a.values);
+    if (!slope) return;
+    context_.kernels.widen(values, a.out, a.values);
+    context_.kernels.multiply(a.out, slopes, a.out, a.values);
   }
   // Image by image, for makers that read their input anywhere in the image: all of it is widened
   // first.
@@ -195,6 +244,8 @@ class CpuValueOp final : public Op {
   RoundingStats y_stats_, dx_stats_;
   StripTotals totals_;  // with dw
   std::vector<float> table_;
+  // By code of x; null: there is none. They are the backend's, so that layers share them.
+  const float *y_table_ = nullptr, *dx_table_ = nullptr;
 };
 
 }  // namespace

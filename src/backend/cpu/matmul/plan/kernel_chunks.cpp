@@ -167,7 +167,7 @@ void KernelChunks::Refresh() {
     });
   else
     weight_bit_ = of_each([&](const float* plain) {
-      return LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values, 1);
+      return LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values);
     });
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
   by_winograd_ = winograd_ && Pack(/*winograd=*/true);
@@ -238,15 +238,10 @@ bool KernelChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) con
 // The exponent of the lowest bit that any of these values has; a large one where all are zero.
 // Formats whose lowest bit is high enough in every case need no look at the values.
 int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values,
-                            std::int64_t count, std::int64_t channels) const {
+                            std::int64_t count) const {
   const int lowest = LowestBitOf(format);
   if (lowest >= kLowestNormal / 2) return lowest;
-  if (count % 16 == 0) channels = 16;  // walks through memory once
-  std::vector<std::uint32_t> least(static_cast<std::size_t>(channels), 0xffffffffu);
-  std::vector<std::uint32_t> largest(static_cast<std::size_t>(channels));
-  context_.kernels.channel_magnitudes(values, count / channels, channels, least.data(),
-                                      largest.data());
-  const std::uint32_t smallest = *std::min_element(least.begin(), least.end());
+  const std::uint32_t smallest = context_.kernels.smallest_stored(values, count);
   if (smallest >= kInfinityBits - 1) return 0;
   const int exponent = std::ilogb(OfBits(smallest + 1));
   return std::max(lowest, exponent - format.mantissa_bits);
@@ -257,7 +252,7 @@ int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values
 bool KernelChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                            std::int64_t images, int other_bit) const {
   if (kernels_.on_fp32()) return true;
-  const int bit = LowestBit(format, values, images * shape.per_image(), shape.c);
+  const int bit = LowestBit(format, values, images * shape.per_image());
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
 
@@ -303,8 +298,7 @@ bool KernelChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const
                                   bool first, float* partial) {
   int dy_bit = 0;
   if (!kernels_.on_fp32())
-    dy_bit = LowestBit(spec_.dy.tensor.format, dy, chunk.images * spec_.y.shape.per_image(),
-                       spec_.y.shape.c);
+    dy_bit = LowestBit(spec_.dy.tensor.format, dy, chunk.images * spec_.y.shape.per_image());
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, dy_bit)) return false;
   gradient_->Run(x, dy, static_cast<int>(chunk.images), first, partial,
                  BuffersOf(chunk.worker).tiles);

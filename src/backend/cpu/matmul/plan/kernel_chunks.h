@@ -78,8 +78,7 @@ class KernelChunks final : public ChunkMatmul {
   bool Usable(const std::uint32_t* largest, std::int64_t blocks) const;
   bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                std::int64_t images, int weight_exponent) const;
-  int LowestBit(const NumberFormat& format, const TensorSpan& values, std::int64_t count,
-                std::int64_t channels) const;
+  int LowestBit(const NumberFormat& format, const TensorSpan& values, std::int64_t count) const;
 
   Context context_;
   const MatmulKernels& kernels_;
