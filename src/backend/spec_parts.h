@@ -133,7 +133,10 @@ struct OperandRounding {
   // The style's per-tensor scale if the op computes it (current scaling): the op writes
   // CurrentScale of the largest magnitude of what is stored. Null: the scale is not changed.
   scaling::TensorScaler* current = nullptr;
-  scaling::TensorScaleRule rule;        // of `current` and of rows
+  scaling::TensorScaleRule rule;  // of `current` and of rows
+  // The op multiplies the scale that a tensor has beside those of its blocks by a power of two,
+  // which it chooses and writes to `current`. Unset: that scale is kept.
+  std::optional<scaling::BlockRangeRule> adaptive = {};
   CapturedOperand* captured = nullptr;  // only of an operand that rounds; null: nobody asks
   TensorStats* stats = nullptr;
   BlockCounts* block_counts = nullptr;  // for `block`, in passes that fill all of `stats`

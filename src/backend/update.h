@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "number/stats.h"
 #include "number/tensor.h"
+#include "scaling/rules/accumulator.h"
 
 namespace ada::backend {
 
@@ -96,6 +98,7 @@ struct UpdateRule {
   int ns_steps = 5;
   std::array<double, 3> ns_coefficients = {3.4445, -4.7750, 2.0315};
   NumberFormat ns_format = kBf16;
+  std::optional<scaling::Accumulator> ns_sums;  // of the iteration's products; unset: fp32
   // How the states are kept; null: all as `state` says.
   std::shared_ptr<const std::array<KeptState, kMostStates>> states;
   // What becomes of the part of a master that its format does not hold: it is lost, added to a
@@ -153,9 +156,10 @@ struct UpdateOutcome {
 };
 // What Newton-Schulz's iteration for one matrix lost. numel 0: it was not counted.
 struct NewtonSchulzStats {
-  TensorStats products;         // of the roundings of its matrices; empty where they are fp32
-  TensorStats identity;         // X X^T - 1 of its result X, of the shorter side
-  double mse = 0, sqnr_db = 0;  // of its result beside that of the same iteration in fp32
+  TensorStats products;             // of the roundings of its matrices; empty where they are fp32
+  TensorStats identity;             // X X^T - 1 of its result X, of the shorter side
+  double mse = 0, sqnr_db = 0;      // of its result beside that of the same iteration in fp32
+  scaling::AccumulatorCounts sums;  // of all its products; empty where those are fp32
 };
 class UpdateOp {
  public:

@@ -242,8 +242,10 @@ inline TableModes ModesOf(RoundingKind rounding, OverflowKind overflow, int rand
 // `precision.tensor_scaling` and that of operands: the rule by which the scale of one tensor
 // follows from magnitudes (scaling/rules/tensor_scale.h), and whether there is one.
 struct TensorScalingConfig : scaling::TensorScaleRule {
-  // Only kDelayed is for tensors that are stored; kRow is one scale for each row along the sum.
-  enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic } kind = Kind::kNone;
+  // Only kDelayed is for tensors that are stored; kRow is one scale for each row along the sum,
+  // kAdaptive for the scale that a tensor of blocks has beside theirs.
+  enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic, kAdaptive } kind = Kind::kNone;
+  scaling::BlockRangeRule adaptive;
   struct StaticScales {
     double x = 1, w = 1, dy = 1;  // by which values are multiplied before their rounding
     double q = 1, k = 1, v = 1, p = 1, ds = 1;  // the same in attention
@@ -281,7 +283,9 @@ struct AccumulateConfig {
 // `precision.accumulate`; unset: as set one level up, by default in fp32.
 struct AccumulatesConfig {
   std::array<std::optional<AccumulateConfig>, scaling::kProducts> by_product;  // by Product
-  std::optional<SparedConfig> spared;  // only in `precision`; unset: as of operands
+  // Those of the Newton-Schulz iteration of muon; it and `spared` stand in `precision` alone.
+  std::optional<AccumulateConfig> newton_schulz;
+  std::optional<SparedConfig> spared;  // unset: as of operands
   bool given() const;
 };
 // `precision.operands`; unset: as set one level up, by default as stored.

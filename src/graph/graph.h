@@ -43,8 +43,8 @@ struct RoundingPoint {
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  // The per-tensor scale (delayed or current), which the values carry in addition to `scale`; null:
-  // there is none.
+  // The per-tensor scale (delayed or current, of blocks the power of two by which exact_range
+  // enlarged it), which the values carry in addition to `scale`; null: there is none.
   scaling::TensorScaler* per_tensor_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
   // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
@@ -54,6 +54,7 @@ struct RoundingPoint {
   // An operand may have scales of rows, and the blocks or rows of another one; unset: its own.
   bool row_scaled = false;
   std::optional<Operand> laid_as = {};
+  std::optional<scaling::BlockRangeRule> adaptive = {};  // of the scale beside those of blocks
   AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
   // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
   // last pass); -1 for a weight, which all of them have.
@@ -69,9 +70,9 @@ struct RoundingPoint {
   float scaled_largest() const {
     return per_tensor_scale != nullptr ? stats->max_abs * per_tensor_scale->scale : stats->max_abs;
   }
-  // The scales of rows bring their largest magnitudes into the format.
+  // The scales of rows and of blocks bring their largest magnitudes into the format.
   bool leaves_format() const {
-    if (row_scaled) return !std::isfinite(stats->max_abs);
+    if (row_scaled || block) return !std::isfinite(stats->max_abs);
     return !std::isfinite(RoundTo(format, scaled_largest()));
   }
 };

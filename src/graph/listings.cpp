@@ -93,6 +93,7 @@ class PointLister {
     point.row_scaled = !rule.block && rule.format != kFp32 && rule.scaling.kind == Kind::kRow;
     point.block = rule.block;
     if (rule.block) point.hadamard = rule.hadamard;
+    if (rule.adapts()) point.adaptive = rule.scaling.adaptive;
     return point;
   }
   // Adds an operand if it is rounded; dy carries S.

@@ -107,6 +107,11 @@ backend::OperandRounding RoundingStyles::RoundingOf(const std::string& layer,
   rounding.style.stream = StreamId("round:" + layer + "." + of);
   rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;
   const config::TensorScalingConfig& scaling = rule.scaling;
+  if (rule.adapts()) {
+    SharedArray<scaling::TensorScaler>& power = current_[layer + "." + operand];
+    if (power.count == 0) power = results_.Add<scaling::TensorScaler>();
+    rounding.adaptive = scaling.adaptive, rounding.current = power.backend;
+  }
   if (rule.block || rule.format == kFp32 || scaling.kind == Kind::kNone) return rounding;
   rounding.rule = scaling;
   rounding.rule.format_max = rule.format.largest();

@@ -90,8 +90,22 @@ DumpedOperands::DumpedOperands(const graph::Graph& graph, step::Team& team) : te
     const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
     layer.pointwise = single && row.stride == std::array{1, 1};
     layer.rounded[OperandNamed(point.tensor).value()] = {*point.block, point.hadamard,
-                                                         point.laid_as};
+                                                         point.laid_as, point.adaptive};
   }
+}
+
+float DumpedOperands::AdaptedAmax(const Rounded& rounded, const OperandPlace& place, bool bf16,
+                                  const std::vector<float>& values, float amax, bool shared) const {
+  if (!rounded.adaptive) return amax;
+  const scaling::BlockRangeScale scale(rounded.format, bf16, amax);
+  if (!scale.adapts()) return amax;
+  scaling::BlockRange range = scaling::RangeOfOperand(rounded.format, place, values, scale);
+  if (shared) {
+    const auto all = parallel::GatherAll(team_.all(), range);
+    range = {};
+    for (const scaling::BlockRange& one : all) range.Add(one);
+  }
+  return scale.AmaxOf(scale.Choose(*rounded.adaptive, range));
 }
 
 std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
@@ -108,7 +122,7 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
     if (rounded.hadamard)
       taken = Transformed(std::move(taken), LinesOfOperand(place),
                           rounded.hadamard.Signs(refresh_.seed, refresh_.draw), bf16);
-    OperandAmaxes amaxes{AmaxOf(taken), {}};
+    OperandAmaxes amaxes{AdaptedAmax(rounded, place, bf16, taken, AmaxOf(taken), false), {}};
     if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, taken);
     DumpedScales& of = all.emplace_back(
         DumpedScales{NameOf(operand), FormatName(rounded.format),
@@ -156,7 +170,8 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
       plain = take(values, place.linear);
     }
     const OperandValues& taken = transformed ? *transformed : *plain;
-    OperandAmaxes amaxes{taken.amax, {}};
+    OperandAmaxes amaxes{
+        AdaptedAmax(rounded, place, bf16, taken.values, taken.amax, team_.decides_together()), {}};
     if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfBatch(place, taken.values, team_);
     OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, amaxes);
     std::optional<OperandScales> rows;
@@ -165,7 +180,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
     // Amaxes carry the same factor as values; the stored scales below a row's scale do not.
     Join(place, rows && place.along_channels ? 1.0F : carried, scales);
     if (rows && place.along_channels) Join(place, carried, *rows);
-    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax,
+    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), *amaxes.tensor,
                    std::move(rows)});
   }
   return all;

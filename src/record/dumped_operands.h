@@ -13,6 +13,7 @@
 #include "io/tensor_names.h"
 #include "number/blocks/operand_blocks.h"
 #include "number/tensor.h"
+#include "scaling/rules/block_range.h"
 #include "step/team.h"
 
 namespace ada::record {
@@ -92,12 +93,17 @@ class DumpedOperands {
     BlockFormat format;
     backend::HadamardRule hadamard;
     std::optional<Operand> laid_as;
+    std::optional<scaling::BlockRangeRule> adaptive;
   };
   struct Layer {
     OperandLayer is;
     bool pointwise = false;              // a transform is of pixels, not of images
     std::map<Operand, Rounded> rounded;  // those in block-scaled formats
   };
+  // Returns the largest magnitude from which the scale of an operand follows that has these values
+  // and the largest magnitude `amax`. shared: the processes of the team have parts of it.
+  float AdaptedAmax(const Rounded& rounded, const OperandPlace& place, bool bf16,
+                    const std::vector<float>& values, float amax, bool shared) const;
   void Join(const OperandPlace& place, float factor, OperandScales& scales) const;
 
   step::Team& team_;

@@ -48,7 +48,7 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
   if (r.logged) {
     WriteScales(r);
     WriteTensors(r, attempt.counts);
-    WriteAccumulators(r, attempt.counts);
+    WriteAccumulators(r, attempt.counts, attempt.kept);
     for (const UpdateRow& row : UpdateRows(config_, graph_, attempt.kept))
       WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats, row.error);
     WriteSums(r, "sent", attempt.transport);
@@ -95,22 +95,40 @@ void StepLog::WriteTensors(const step::StepResult& r, const step::BatchCounts& c
 namespace {
 
 template <class AnyRow>
-AnyRow SumsRow(const step::StepResult& r, const graph::SumPoint& point,
-               const scaling::AccumulatorCounts& counts) {
+AnyRow SumsRow(const step::StepResult& r, const std::string& layer, const char* tensor,
+               const scaling::Accumulator& rule, const scaling::AccumulatorCounts& counts) {
   AnyRow row;
   row.Take(counts);
   row.step = r.step, row.epoch = r.epoch;
-  row.layer = point.layer, row.tensor = scaling::NameOf(point.product);
-  row.accumulator = scaling::AccumulatorText(point.rule);
+  row.layer = layer, row.tensor = tensor;
+  row.accumulator = scaling::AccumulatorText(rule);
   return row;
 }
 
 }  // namespace
 
-void StepLog::WriteAccumulators(const step::StepResult& r, const step::BatchCounts& counts) {
+// Then those of muon's iteration, of all matrices of a layer together.
+void StepLog::WriteAccumulators(const step::StepResult& r, const step::BatchCounts& counts,
+                                const std::vector<optim::KeptStats>& kept) {
+  using telemetry::AccumulatorRow;
   const auto& points = graph_.sums();
   for (std::size_t i = 0; i < points.size(); ++i)
-    recorder_.Accumulators(SumsRow<telemetry::AccumulatorRow>(r, points[i], counts.SumsOf(i)));
+    recorder_.Accumulators(SumsRow<AccumulatorRow>(
+        r, points[i].layer, scaling::NameOf(points[i].product), points[i].rule, counts.SumsOf(i)));
+  const auto& of_iteration = config_.precision.accumulate.newton_schulz;
+  if (kept.empty() || !of_iteration || !of_iteration->rule) return;
+  std::vector<std::pair<std::string, scaling::AccumulatorCounts>> layers;
+  std::size_t next = 0;
+  for (const graph::Parameter& parameter : graph_.parameters()) {
+    if (!parameter.gradient) continue;
+    const scaling::AccumulatorCounts& sums = kept.at(next++).newton_schulz.sums;
+    if (sums.sums == 0) continue;
+    if (layers.empty() || layers.back().first != parameter.layer)
+      layers.emplace_back(parameter.layer, scaling::AccumulatorCounts());
+    layers.back().second.Add(sums);
+  }
+  for (const auto& [layer, sums] : layers)
+    recorder_.Accumulators(SumsRow<AccumulatorRow>(r, layer, "ns", *of_iteration->rule, sums));
 }
 
 void StepLog::WriteJudgedSums(const step::StepResult& r, const step::BatchCounts& counts) {
@@ -119,7 +137,9 @@ void StepLog::WriteJudgedSums(const step::StepResult& r, const step::BatchCounts
     if (entry.accumulate) names.push_back(entry.name);
   const auto& points = graph_.judged_sums();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    auto row = SumsRow<telemetry::WhatIfAccumulatorRow>(r, points[i], counts.JudgedSumsOf(i));
+    auto row = SumsRow<telemetry::WhatIfAccumulatorRow>(r, points[i].layer,
+                                                        scaling::NameOf(points[i].product),
+                                                        points[i].rule, counts.JudgedSumsOf(i));
     row.scenario = names[points[i].judged];
     recorder_.WhatIf(row);
   }

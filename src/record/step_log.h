@@ -55,7 +55,8 @@ class StepLog : public step::AttemptLog {
   EventTensor Named(const step::NotFiniteTensor& first) const;
   void WriteScales(const step::StepResult& result);
   void WriteTensors(const step::StepResult& result, const step::BatchCounts& counts);
-  void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts);
+  void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts,
+                         const std::vector<optim::KeptStats>& kept);
   void WriteJudgedSums(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteBlocks(const step::StepResult& result, const graph::RoundingPoint& point,
                    const BlockCounts& counts);

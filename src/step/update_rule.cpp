@@ -141,6 +141,7 @@ UpdateRule UpdateRuleOf(const config::OptimizerConfig& optimizer,
               rule.ns_coefficients.begin());
   TakePrecision(precision, rule);
   if (rule.kind != UpdateRule::Kind::kMuon) return rule;
+  if (precision.accumulate.newton_schulz) rule.ns_sums = precision.accumulate.newton_schulz->rule;
   UpdateRule others = optimizer.other;
   TakePrecision(precision, others);
   rule.others = std::make_shared<const UpdateRule>(others);

@@ -293,6 +293,58 @@ class RecordedUpdatesTest(unittest.TestCase):
             self.assertGreater(int(row["underflow"]), 0)
             self.assertEqual(int(row["underflow"]), sum(n for _, n in counted))
 
+    @staticmethod
+    def accumulated(a, b, group, bits, promote=0):
+        """a b^T as configs/ACCUMULATORS.md has it: aligned, cut, summed exactly, cut to fp32."""
+        out = np.zeros((len(a), len(b)), np.float32)
+        for at in np.ndindex(out.shape):
+            main, c = np.float32(0), 0.0
+            x, y = a[at[0]].astype(np.float64), b[at[1]].astype(np.float64)
+            exponents = [np.maximum(np.frexp(v)[1] - 1, -126) for v in (x, y)]
+            for first in range(0, len(x), group):
+                part = slice(first, first + group)
+                products = x[part] * y[part]
+                top = max([-126] + [e for p, e in zip(products, (exponents[0] + exponents[1])[part]) if p] +
+                          ([int(np.frexp(c)[1]) - 1] if c else []))
+                unit = 2.0 ** (top - bits)
+                exact = (np.trunc(products / unit).sum() + np.trunc(c / unit)) * unit
+                step = 2.0 ** (max(int(np.frexp(exact)[1]) - 1, -126) - 23)
+                c = np.trunc(exact / step) * step
+                if promote and (first + group) % promote == 0:
+                    main, c = np.float32(main + np.float32(c)), 0.0
+            out[at] = np.float32(main + np.float32(c))
+        return out
+
+    def test_accumulators_of_newton_schulz(self):
+        """`precision.accumulate: {ns: ...}` beside NumPy, in bf16."""
+        draw = np.random.default_rng(8)
+        rules = {"hopper_f32": (16, 25, 0), "{group: 4, fraction_bits: 9, accumulator: fp32, promote: 8}": (4, 9, 8)}
+        for shape in ((18, 9), (20, 37)):
+            matrix = draw.standard_normal(shape).astype(np.float32)
+            for rule, (group, bits, promote) in rules.items():
+                def product(a, b, group=group, bits=bits, promote=promote):
+                    return self.accumulated(a, b, group, bits, promote)
+
+                def fused(factor, x, y):
+                    return bf16((np.float64(np.float32(factor)) * x + y).astype(np.float32))
+                x = bf16(matrix)
+                x = np.ascontiguousarray(x.T) if shape[0] > shape[1] else x
+                x = bf16(x / bf16(np.sqrt((x.astype(np.float64) ** 2).sum()).astype(np.float32)))
+                for _ in range(2):
+                    gram = bf16(product(x, x))
+                    poly = fused(-4.775, gram, np.float32(2.0315) * product(gram, gram))
+                    x = fused(3.4445, x, product(poly, np.ascontiguousarray(x.T)))
+                given, kept = (pathlib.Path(self.folder.name) / part for part in ("in", "out"))
+                save(given, {"p": np.zeros(shape, np.float32), "g.1": matrix})
+                done = subprocess.run(
+                    [PROGRAM, "replay", "--updates", given, "-o", kept, "--set", "optimizer={kind: muon, lr: 1, "
+                     "momentum: 0, nesterov: false, weight_decay: 0, ns_steps: 2}",
+                     "precision.accumulate={ns: " + rule + "}"], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                ours = -load(kept)["p.1"] / np.float32(max(1, shape[0] / shape[1]) ** 0.5)
+                want = x.T if shape[0] > shape[1] else x
+                np.testing.assert_allclose(ours, want, rtol=3e-7, err_msg=f"{shape} {rule}")
+
 
 if __name__ == "__main__":
     unittest.main()

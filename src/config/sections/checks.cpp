@@ -138,6 +138,11 @@ void CheckOperands(const Config& config, const YamlNode& root, Problems& problem
 }
 
 void CheckAccumulate(const Config& config, const YamlNode& root, Problems& problems) {
+  if (config.precision.accumulate.newton_schulz &&
+      config.optimizer.kind != backend::UpdateRule::Kind::kMuon &&
+      problems.Clean({"precision.accumulate.ns", "optimizer.kind"}))
+    problems.Add(At(root, "precision", "accumulate"), "precision.accumulate.ns",
+                 "the Newton-Schulz iteration is that of optimizer.kind muon; leave it out");
   if (!config.precision.accumulates() || !config.scaling.reference ||
       !problems.Clean({"scaling.reference"}))
     return;

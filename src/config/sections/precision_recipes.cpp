@@ -215,6 +215,8 @@ const char* ScaleText(Scaling kind) {
       return "a scale from earlier steps";
     case Scaling::kStatic:
       return "fixed scales";
+    case Scaling::kAdaptive:
+      return "a scale of each tensor by exact_range";
   }
   return "";
 }

@@ -130,8 +130,8 @@ ValueSchema SumRuleSchema(const char* marker) {
   return MapSchema([] { return ExampleSection<Accumulator>(SumRuleSection); }, marker);
 }
 
-Key SumsKey(Product product, SumsField& field, const char* meaning) {
-  Key key = MakeKey(scaling::NameOf(product), "word or map", meaning);
+Key SumsKey(const char* name, SumsField& field, const char* meaning) {
+  Key key = MakeKey(name, "word or map", meaning);
   key.range = "none, a name or a map";
   key.default_text = kFp32Sums;
   key.schemas = {WordSchema(SumWords()), SumRuleSchema("")};
@@ -149,20 +149,30 @@ Section SparedOfSums(SparedConfig& spared) {
   return SparedSection(spared, "precision.accumulate.spared");
 }
 
-// of_layers: of an entry of precision.layers.
-Section SumsSection(AccumulatesConfig& accumulate, bool of_layers) {
+// Where the key stands: in `precision`, or in an entry of its schedule or its layers.
+enum class SumsOf { kAll, kSwitch, kLayers };
+
+Section SumsSection(AccumulatesConfig& accumulate, SumsOf of) {
   const auto field = [&](Product product) -> SumsField& {
     return accumulate.by_product[scaling::IndexOf(product)];
   };
   using enum Product;
   Section section;
-  section.path = of_layers ? "precision.layers[].accumulate" : "precision.accumulate";
+  section.path = of == SumsOf::kLayers ? "precision.layers[].accumulate" : "precision.accumulate";
   section.keys = {
-      SumsKey(kForward, field(kForward), "sums of y = x w; attention: of both products"),
-      SumsKey(kDx, field(kDx), "sums of dx = dy w; attention: of its four products"),
-      SumsKey(kDw, field(kDw), "sums of dw = x dy"),
+      SumsKey(scaling::NameOf(kForward), field(kForward),
+              "sums of y = x w; attention: of both products"),
+      SumsKey(scaling::NameOf(kDx), field(kDx),
+              "sums of dx = dy w; attention: of its four products"),
+      SumsKey(scaling::NameOf(kDw), field(kDw), "sums of dw = x dy"),
   };
-  if (!of_layers) {
+  if (of == SumsOf::kAll)
+    section.keys.push_back(
+        SumsKey("ns", accumulate.newton_schulz,
+                "sums of the products of muon's Newton-Schulz iteration; a word "
+                "for all products leaves them in fp32")
+            .WrittenIf([&accumulate] { return accumulate.newton_schulz.has_value(); }));
+  if (of != SumsOf::kLayers) {
     Key spared =
         OptionalMap("spared", accumulate.spared, SparedOfSums, "layers whose sums stay fp32");
     spared.default_text = "those of `operands`";
@@ -171,10 +181,11 @@ Section SumsSection(AccumulatesConfig& accumulate, bool of_layers) {
   return section;
 }
 
-Key SumsKeyOf(AccumulatesConfig& accumulate, bool of_layers) {
-  Section (*const section_of)(AccumulatesConfig&) =
-      of_layers ? +[](AccumulatesConfig& of) { return SumsSection(of, true); }
-                : +[](AccumulatesConfig& of) { return SumsSection(of, false); };
+template <SumsOf kOf>
+Key SumsKeyOf(AccumulatesConfig& accumulate) {
+  Section (*const section_of)(AccumulatesConfig&) = [](AccumulatesConfig& of) {
+    return SumsSection(of, kOf);
+  };
   Key key = MakeKey("accumulate", "word or map",
                     "how sums of products are made: as a tensor core makes them, or in fp32");
   key.range = "none, a name, the keys of such a rule, or one for each product";
@@ -191,10 +202,10 @@ Key SumsKeyOf(AccumulatesConfig& accumulate, bool of_layers) {
   key.write = [&accumulate, section_of]() -> std::optional<YamlNode> {
     if (!accumulate.given()) return std::nullopt;
     const auto& all = accumulate.by_product;
-    const bool same =
-        !accumulate.spared && std::all_of(all.begin(), all.end(), [&](const SumsField& product) {
-          return product && product->rule == all.front()->rule;
-        });
+    const bool same = !accumulate.spared && !accumulate.newton_schulz &&
+                      std::all_of(all.begin(), all.end(), [&](const SumsField& product) {
+                        return product && product->rule == all.front()->rule;
+                      });
     if (same) return SumsNode(*all.front());
     AccumulatesConfig copy = accumulate;
     return WriteSection(section_of(copy));
@@ -205,8 +216,9 @@ Key SumsKeyOf(AccumulatesConfig& accumulate, bool of_layers) {
 }  // namespace
 
 bool AccumulatesConfig::given() const {
-  return spared || std::any_of(by_product.begin(), by_product.end(),
-                               [](const SumsField& field) { return field.has_value(); });
+  return spared || newton_schulz ||
+         std::any_of(by_product.begin(), by_product.end(),
+                     [](const SumsField& field) { return field.has_value(); });
 }
 
 bool PrecisionConfig::accumulates() const {
@@ -241,7 +253,12 @@ Key AccumulatorRuleKey(std::optional<Accumulator>& rule, std::string meaning) {
   return key;
 }
 
-Key AccumulateKey(AccumulatesConfig& accumulate) { return SumsKeyOf(accumulate, false); }
-Key LayerAccumulateKey(AccumulatesConfig& accumulate) { return SumsKeyOf(accumulate, true); }
+Key AccumulateKey(AccumulatesConfig& accumulate) { return SumsKeyOf<SumsOf::kAll>(accumulate); }
+Key SwitchedAccumulateKey(AccumulatesConfig& accumulate) {
+  return SumsKeyOf<SumsOf::kSwitch>(accumulate);
+}
+Key LayerAccumulateKey(AccumulatesConfig& accumulate) {
+  return SumsKeyOf<SumsOf::kLayers>(accumulate);
+}
 
 }  // namespace ada::config

@@ -44,6 +44,7 @@ const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
     {"row", TensorScalingConfig::Kind::kRow},
     {"delayed", TensorScalingConfig::Kind::kDelayed},
     {"static", TensorScalingConfig::Kind::kStatic},
+    {"adaptive", TensorScalingConfig::Kind::kAdaptive},
 };
 const EnumNames<scaling::ScaleSystem> kScaleSystems = {
     {"te", scaling::ScaleSystem::kTe},
@@ -158,14 +159,15 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   Section section;
   section.path = of_operands ? "precision.operands.tensor_scaling" : "precision.tensor_scaling";
   section.discriminator = "kind";
-  section.choices =
-      of_operands ? Names{"none", "current", "row", "delayed", "static"} : Names{"none", "delayed"};
+  section.choices = of_operands ? Names{"none", "current", "row", "delayed", "static", "adaptive"}
+                                : Names{"none", "delayed"};
   section.short_key = "kind";
   section.keys = {
       Choice("kind", scaling.kind, of_operands ? kOperandScalings : kTensorScalings,
              of_operands ? "current: a scale from the largest magnitude of this very tensor; row: "
                            "one for each row along the sum; delayed: from the magnitudes of its "
-                           "last steps; static: `values`"
+                           "last steps; static: `values`; adaptive: the scale that a tensor of "
+                           "nvfp4 has beside its blocks', chosen by exact_range"
                          : "delayed: a scale per tensor from the largest magnitudes of its last "
                            "steps"),
       Integer("history", scaling.history, FromTo(1, 1'000'000), "steps that are remembered")
@@ -194,6 +196,14 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
                "whose scale of a largest magnitude: te (1 where it is 0 or not finite), torchao "
                "(magnitudes below 1e-12 count as 1e-12; inf gives 0)")
             .For(own));
+    section.keys.push_back(Number("underflow_target", scaling.adaptive.underflow_target,
+                                  Inside(0, 1),
+                                  "share of the values other than zero that the scales of blocks "
+                                  "may lose")
+                               .For({"adaptive"}));
+    section.keys.push_back(Number("saturation_limit", scaling.adaptive.saturation_limit,
+                                  FromTo(0, 1), "share of them that may saturate for it")
+                               .For({"adaptive"}));
     section.keys.push_back(Nested("values", StaticScalesSection(scaling.values), "fixed scales")
                                .For({"static"})
                                .RequiredFor({"static"}));

@@ -29,7 +29,7 @@ Section SwitchSection(PrecisionSwitchConfig& change) {
   section.keys.push_back(Choice("recipe", change.recipe, RecipeNames(),
                                 "operands start anew from this recipe; none: from what is stored"));
   section.keys.push_back(OperandsKey(change.operands));
-  section.keys.push_back(AccumulateKey(change.accumulate));
+  section.keys.push_back(SwitchedAccumulateKey(change.accumulate));
   // Every key but from_step may be the one that changes something.
   Names all;
   for (Key& key : section.keys) {

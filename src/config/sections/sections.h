@@ -37,6 +37,7 @@ Key OperandsKey(OperandsConfig& operands);
 Key LayerOperandsKey(OperandsConfig& operands);
 // The key `accumulate` of precision, of an entry of its schedule, and of one of precision.layers.
 Key AccumulateKey(AccumulatesConfig& accumulate);
+Key SwitchedAccumulateKey(AccumulatesConfig& accumulate);  // of an entry of precision.schedule
 Key LayerAccumulateKey(AccumulatesConfig& accumulate);
 // One rule, for all products alike: the key `accumulate` of an entry of log.what_if.
 Key AccumulatorRuleKey(std::optional<scaling::Accumulator>& rule, std::string meaning);

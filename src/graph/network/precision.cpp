@@ -80,8 +80,20 @@ struct Gathered {
   }
   // With the scales of all, but for their kind where an operand has its own.
   std::array<OperandRule, kCount> Finished(const PrecisionConfig& precision,
-                                           const config::TensorScalingConfig& scaling);
+                                           const config::TensorScalingConfig& scaling,
+                                           bool of_attention);
 };
+
+// Formats that have no scale of the tensor beside those of blocks cannot have an adaptive one.
+void RefuseAdaptive(const OperandRule& rule, bool of_attention) {
+  const bool adaptive = rule.scaling.kind == config::TensorScalingConfig::Kind::kAdaptive;
+  if (!rule.rounds || !adaptive || (rule.adapts() && !of_attention)) return;
+  throw ConfigError(
+      "precision.operands.tensor_scaling: kind adaptive is for block formats with a "
+      "scale of the tensor (nvfp4), and not in attention; got " +
+      FormatName(rule.named()) + (of_attention ? " in attention" : "") +
+      ": give that operand {format: ..., tensor_scaling: none}, or another kind");
+}
 
 // Plain formats alone are changed: one with a scale saturates, unless `overflow: format`.
 void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
@@ -95,10 +107,12 @@ void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
 
 template <std::size_t kCount>
 std::array<OperandRule, kCount> Gathered<kCount>::Finished(
-    const PrecisionConfig& precision, const config::TensorScalingConfig& scaling) {
+    const PrecisionConfig& precision, const config::TensorScalingConfig& scaling,
+    bool of_attention) {
   for (std::size_t i = 0; i < kCount; ++i) {
     rules[i].scaling = scaling;
     if (kinds[i]) rules[i].scaling.kind = *kinds[i];
+    RefuseAdaptive(rules[i], of_attention);
     FinishRule(precision, rules[i]);
   }
   return rules;
@@ -168,8 +182,8 @@ LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& la
   take(precision.operands, !spared);
   for (const config::LayerPrecisionConfig& entry : precision.layers)
     if (GlobMatch(entry.match, layer)) take(entry.operands, true);
-  LayerOperands operands = {of_weights.Finished(precision, scaling),
-                            attention.Finished(precision, scaling)};
+  LayerOperands operands = {of_weights.Finished(precision, scaling, /*of_attention=*/false),
+                            attention.Finished(precision, scaling, /*of_attention=*/true)};
   TakeFromForward(operands);
   Transform(hadamard, layer, operands);
   return operands;

@@ -35,9 +35,14 @@ struct OperandRule {
   backend::HadamardRule hadamard;  // before it is rounded
   // As the forward product's operand of the same tensor, whose rule it then has.
   bool as_forward = false;
-  config::TensorScalingConfig scaling;           // of a plain format but fp32
+  config::TensorScalingConfig scaling;           // of a plain format but fp32; kAdaptive: of blocks
   std::optional<config::OverflowKind> overflow;  // unset: as the precision's
   AnyFormat named() const { return block ? AnyFormat(*block) : AnyFormat(format); }
+  // Whether the scale that the tensor has beside its blocks is chosen by exact_range.
+  bool adapts() const {
+    return rounds && block && block->tensor_scale && !block->row_scaled &&
+           scaling.kind == config::TensorScalingConfig::Kind::kAdaptive;
+  }
 };
 struct LayerOperands {
   std::array<OperandRule, kOperands> rules;              // by Operand

@@ -10,25 +10,9 @@
 namespace ada {
 namespace {
 
-// The part of a matrix that shares a scale.
-struct Tile {
-  std::int64_t begin;  // of its first value
-  std::int64_t rows, columns;
-};
-
-// Calls `visit` with the place of each value in the tensor and in the tile, row by row.
-template <class Visit>
-void EachValue(const BlockLayout& layout, const Tile& tile, Visit visit) {
-  std::size_t at = 0;
-  for (std::int64_t row = 0; row < tile.rows; ++row) {
-    const std::int64_t line = tile.begin + row * layout.row_stride;
-    for (std::int64_t i = 0; i < tile.columns; ++i) visit(line + i * layout.stride, at++);
-  }
-}
-
 // The error of a tile under one scale.
 float TileError(const BlockGrid& grid, const TensorFactor& tensor, const BlockFactor& factor,
-                const Tile& tile, const std::vector<float>& values) {
+                const BlockTile& tile, const std::vector<float>& values) {
   std::vector<float> rows;
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     const float* from = values.data() + row * tile.columns;
@@ -42,7 +26,7 @@ float TileError(const BlockGrid& grid, const TensorFactor& tensor, const BlockFa
 
 // Only kFourOverSix looks at more than the largest magnitude. Where both errors are equal it takes
 // six.
-BlockFactor FactorOfTile(const BlockGrid& grid, const TensorFactor& tensor, const Tile& tile,
+BlockFactor FactorOfTile(const BlockGrid& grid, const TensorFactor& tensor, const BlockTile& tile,
                          const std::vector<float>& values) {
   const float amax = AmaxOf(values);
   const BlockFactor factor = BlockFactorOf(grid, tensor, amax);
@@ -59,15 +43,18 @@ void QuantizeUnder(const BlockFormat& format, const BlockLayout& layout, float t
                    BlockCounts* counts) {
   const BlockGrid grid = BlockGridOf(format, bf16_input);
   const TensorFactor tensor = TensorFactorOf(grid, tensor_amax);
-  const std::int64_t tile_rows = format.square ? format.block : 1;
   std::vector<float> values, decoded;
-  const auto quantize = [&](const Tile& tile, std::int64_t block) {
+  std::int64_t block = 0;
+  ForTiles(layout, format, [&](const BlockTile& tile) {
     values.resize(static_cast<std::size_t>(tile.rows * tile.columns));
     decoded.resize(values.size());
-    EachValue(layout, tile, [&](std::int64_t from, std::size_t at) { values[at] = input[from]; });
+    std::size_t at = 0;
+    ForPlaces(layout, tile, [&](std::int64_t from) { values[at++] = input[from]; });
     const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
     if (output.scales != nullptr) output.scales[block] = factor.stored;
-    EachValue(layout, tile, [&](std::int64_t to, std::size_t at) {
+    ++block;
+    at = 0;
+    ForPlaces(layout, tile, [&](std::int64_t to) {
       const float scaled = Scaled(grid, factor, values[at]);
       const float element =
           output.words
@@ -76,20 +63,10 @@ void QuantizeUnder(const BlockFormat& format, const BlockLayout& layout, float t
       decoded[at] = ValueOf(grid, factor, element);
       if (output.values != nullptr) output.values[to] = decoded[at];
       if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
+      ++at;
     });
     if (counts != nullptr) CountBlock(grid, tensor, factor, values, decoded, *counts);
-  };
-  std::int64_t block = 0;
-  for (std::int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
-    for (std::int64_t row = 0; row < layout.rows; row += tile_rows) {
-      for (std::int64_t i = 0; i < layout.length; i += format.block) {
-        quantize({matrix * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
-                  std::min(tile_rows, layout.rows - row),
-                  std::min<std::int64_t>(format.block, layout.length - i)},
-                 block++);
-      }
-    }
-  }
+  });
 }
 
 }  // namespace

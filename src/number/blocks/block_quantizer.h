@@ -1,6 +1,7 @@
 // Quantizes tensors to block-scaled formats: the scalar definition, with which every vectorized
 // kernel must agree bit for bit.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -29,6 +30,36 @@ struct BlockLayout {
 // The rows of a square block are all axes before it, flattened; for axis 0 they are axis 1. Each
 // position on the other axes is a separate matrix. A scalar is a tensor of one value.
 BlockLayout BlockLayoutOf(const std::vector<std::int64_t>& shape, std::size_t axis, bool square);
+
+// --- Going through a layout ---
+
+// The part of a matrix that shares a scale.
+struct BlockTile {
+  std::int64_t begin, rows, columns;  // begin: of its first value
+  std::int64_t line;                  // of its first row, [matrices, rows]
+};
+// body(tile) for each block, in the order of stored scales.
+template <class Body>
+void ForTiles(const BlockLayout& layout, const BlockFormat& format, Body&& body) {
+  const std::int64_t tall = format.square ? format.block : 1;
+  for (std::int64_t m = 0; m < layout.matrices; ++m)
+    for (std::int64_t row = 0; row < layout.rows; row += tall)
+      for (std::int64_t i = 0; i < layout.length; i += format.block)
+        body(BlockTile{m * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
+                       std::min(tall, layout.rows - row),
+                       std::min<std::int64_t>(format.block, layout.length - i),
+                       m * layout.rows + row});
+}
+// body(place) for each value of a block, row by row.
+template <class Body>
+void ForPlaces(const BlockLayout& layout, const BlockTile& tile, Body&& body) {
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    const std::int64_t line = tile.begin + row * layout.row_stride;
+    for (std::int64_t i = 0; i < tile.columns; ++i) body(line + i * layout.stride);
+  }
+}
+
+// --- Quantizing ---
 
 // The largest magnitude, including inf; NaN if any value is NaN; 0 without values.
 float AmaxOf(std::span<const float> values);

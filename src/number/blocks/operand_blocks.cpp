@@ -129,6 +129,24 @@ void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool 
   std::copy(to.begin(), to.end(), decoded);
 }
 
+void ForBlocksOfOperand(const BlockFormat& format, const OperandPlace& place,
+                        const std::vector<float>& values,
+                        const std::function<void(std::span<const float>)>& body) {
+  const Plane plane = PlaneOf(place);
+  const std::vector<float> turned =
+      Turns(place) ? Turned(values, place, false) : std::vector<float>();
+  const float* from = Turns(place) ? turned.data() : values.data();
+  const BlockLayout& layout = LayoutIn(plane, format, place);
+  std::vector<float> block;
+  for (std::int64_t i = 0; i < plane.count; ++i, from += plane.size) {
+    ForTiles(layout, format, [&](const BlockTile& tile) {
+      block.clear();
+      ForPlaces(layout, tile, [&](std::int64_t at) { block.push_back(from[at]); });
+      body(block);
+    });
+  }
+}
+
 OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                               const std::vector<float>& values, const OperandAmaxes& amaxes) {
   const Plane plane = PlaneOf(place);

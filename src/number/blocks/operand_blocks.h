@@ -2,7 +2,9 @@
 // input channels, dx = dy w over output channels, dw = x dy over images and pixels.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "number/blocks/block_quantizer.h"
@@ -48,6 +50,11 @@ OperandLines LinesOfOperand(const OperandPlace& place);
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                      const std::vector<float>& values, float* decoded, BlockCounts* counts,
                      const OperandAmaxes& amaxes = {});
+
+// Calls `body` with the values of each block of an operand, row by row.
+void ForBlocksOfOperand(const BlockFormat& format, const OperandPlace& place,
+                        const std::vector<float>& values,
+                        const std::function<void(std::span<const float>)>& body);
 
 // The stored scales of an operand's blocks, [groups or taps, lines, blocks of a line]; for weights
 // groups come before taps.

@@ -212,6 +212,7 @@ OperandMatrix LinearLayer::Captured(Operand operand) {
     matrix.scales = {{scale, 1 / scale}};
   }
   if (how.row_scaled) AddRowScales(how, matrix);
+  if (how.adaptive && how.current != nullptr) matrix.power = how.current->scale;
   matrix.stats = stats_[i], matrix.blocks = blocks_[i];
   return matrix;
 }

@@ -56,6 +56,7 @@ struct OperandMatrix {
   // `laid_across` says; empty: not at all. multiplies_back: as scaling::MultipliesBack.
   std::vector<scaling::RowScale> scales;
   bool by_row = false, multiplies_back = false;
+  float power = 1;     // of two, by which exact_range enlarged the scale beside those of blocks
   TensorStats stats;   // of the rounding
   BlockCounts blocks;  // of a block-scaled format
 

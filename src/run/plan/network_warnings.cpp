@@ -154,9 +154,10 @@ void WarnOfTiedFormats(const config::PrecisionConfig& precision, const graph::Gr
       }
 }
 
-bool HasPlainFormat(const config::OperandsConfig& operands) {
-  const auto plain = [](const auto& one) {
-    return one && one->format && std::holds_alternative<NumberFormat>(*one->format);
+// With blocks: of any kind; otherwise only plain ones.
+bool HasFormat(const config::OperandsConfig& operands, bool blocks) {
+  const auto plain = [blocks](const auto& one) {
+    return one && one->format && (blocks || std::holds_alternative<NumberFormat>(*one->format));
   };
   return std::any_of(operands.by_operand.begin(), operands.by_operand.end(), plain) ||
          std::any_of(operands.attention.begin(), operands.attention.end(), plain);
@@ -166,13 +167,15 @@ void WarnOfUnusedTensorScaling(const config::PrecisionConfig& precision, Names* 
   using Kind = config::TensorScalingConfig::Kind;
   const auto& scaling = precision.operands.tensor_scaling;
   if (!scaling || scaling->kind == Kind::kNone) return;
+  const bool blocks = scaling->kind == Kind::kAdaptive;
   for (const config::PrecisionConfig& now : PrecisionsOf(precision)) {
-    if (HasPlainFormat(now.operands)) return;
+    if (HasFormat(now.operands, blocks)) return;
     for (const config::LayerPrecisionConfig& entry : now.layers)
-      if (HasPlainFormat(entry.operands)) return;
+      if (HasFormat(entry.operands, blocks)) return;
   }
   lines->push_back(
-      "precision.operands.tensor_scaling has no effect: no operand has a plain format");
+      std::string("precision.operands.tensor_scaling has no effect: no operand has a ") +
+      (blocks ? "" : "plain ") + "format");
 }
 
 // A network that sees what it is to predict reaches a loss that says nothing.

@@ -36,6 +36,13 @@ struct TensorScaleRule {
       false;  // the format is of whole numbers (int8), whose rows kTorchao scales its way
 };
 
+// The keys of `operands.tensor_scaling` with kind adaptive (block_range.h). Both are shares of the
+// tensor's values other than zero.
+struct BlockRangeRule {
+  double underflow_target = 1e-3;  // that may be lost to the scales of their blocks
+  double saturation_limit = 1e-3;  // whose magnitudes may lie beyond what the scale maps to its top
+};
+
 // The next scale from `amax` (of the history or the last step), in fp32 as both systems compute it.
 // amax 0, NaN or infinite: `current`. Transformer Engine: (format_max / amax) / 2^margin, or the
 // largest fp32 if that is infinite. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), log2 in

@@ -84,7 +84,7 @@ BlockTensor BlocksOf(const OperandMatrix& operand, const BlockFormat& format,
   tensor.axis = operand.laid_across ? tensor.shape.size() - 1 : 0;
   tensor.layout = BlockLayoutOf(tensor.shape, tensor.axis, format.square);
   tensor.values = operand.before;
-  tensor.amax = AmaxOf(tensor.values);
+  tensor.amax = AmaxOf(tensor.values) / operand.power;
   tensor.bf16 = operand.bf16;
   return tensor;
 }

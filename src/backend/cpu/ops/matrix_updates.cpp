@@ -5,6 +5,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "backend/cpu/matmul/pack/codes.h"
+#include "backend/cpu/matmul/plan/panel_sums.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"
@@ -202,6 +204,51 @@ void Product(const Context& context, const float* a, const float* b, float* c, s
   });
 }
 
+// The same as an accumulator makes the sums, of two matrices whose values are of `format`. Workers
+// take blocks of rows and panels of columns. counts: null, or where they are added, in the order of
+// blocks and panels.
+void AccumulatedMatrix(const Context& context, const scaling::Accumulator& rule,
+                       const NumberFormat& format, const float* a, const float* b, float* c,
+                       std::int64_t rows, std::int64_t columns, std::int64_t terms,
+                       NewtonSchulzMemory& memory, scaling::AccumulatorCounts* counts) {
+  constexpr std::int64_t kRows = 48;
+  const std::int64_t a_row = Padded(terms), c_row = Padded(columns);
+  const AccumulateKernels& kernels = AccumulateKernelsOf(context.kernels);
+  const CodesOf codes{format};
+  memory.a_exponents.resize(static_cast<std::size_t>(rows * a_row));
+  memory.b_exponents.resize(static_cast<std::size_t>(terms * c_row));
+  const int largest_a =
+      kernels.exponents(a, rows * a_row, codes.least(), memory.a_exponents.data());
+  const int largest_b =
+      kernels.exponents(b, terms * c_row, codes.least(), memory.b_exponents.data());
+  const bool vectors = FitVectors(codes, codes, largest_a, largest_b, terms);
+  const std::int64_t panels = c_row / kPanel, blocks = (rows + kRows - 1) / kRows;
+  std::vector<scaling::AccumulatorCounts> parts(
+      static_cast<std::size_t>(counts != nullptr ? blocks * panels : 0));
+  context.pool.For(blocks * panels, [&](std::int64_t item, int) {
+    const std::int64_t row = item / panels * kRows, column = item % panels * kPanel;
+    const std::int64_t count = std::min(kRows, rows - row);
+    std::vector<double> running(PanelSums::bytes(count) / sizeof(double));
+    PanelSums sums(rule, reinterpret_cast<std::byte*>(running.data()), count, counts != nullptr,
+                   /*blocks=*/false);
+    sums.Begin();
+    AccumulateArgs args = sums.Args(0, terms, vectors);
+    args.a = a + row * a_row, args.a_exponents = memory.a_exponents.data() + row * a_row;
+    args.a_row = a_row;
+    args.b = b + column, args.b_exponents = memory.b_exponents.data() + column;
+    args.b_step = c_row;
+    kernels.accumulate(args);
+    sums.End(
+        std::min<std::int64_t>(kPanel, columns - column),
+        counts != nullptr ? &parts[static_cast<std::size_t>(item)] : nullptr,
+        [](std::int64_t, std::int64_t) { return 1.0f; },
+        [&](std::int64_t r, std::int64_t lane, float sum) {
+          c[(row + r) * c_row + column + lane] = sum;
+        });
+  });
+  for (const scaling::AccumulatorCounts& part : parts) counts->Add(part);
+}
+
 // One matrix on its way through the iteration, with the shorter side as rows.
 class Iteration {
  public:
@@ -285,32 +332,46 @@ class Iteration {
     Round(x_, wide_, n_);
   }
 
+  // True if an accumulator makes the sums of this product.
+  bool Accumulates(const float* a, const float* b, float* c, std::int64_t columns,
+                   std::int64_t terms) {
+    if (!rule_.ns_sums) return false;
+    AccumulatedMatrix(context_, *rule_.ns_sums, rule_.ns_format, a, b, c, m_, columns, terms,
+                      memory_, stats_ != nullptr ? &stats_->sums : nullptr);
+    return true;
+  }
+
+  // c [m, columns] = a [m, m] b; few: as torch's loop for few products has it.
+  void Multiply(const float* a, const float* b, float* c, std::int64_t columns, bool symmetric,
+                bool few) {
+    if (Accumulates(a, b, c, columns, m_)) return;
+    if (few) return SmallProduct(a, b, c, m_, columns, m_);
+    Product(context_, a, b, c, m_, columns, m_, symmetric);
+  }
+
   void Step(bool first) {
     const auto [a, b, c] = rule_.ns_coefficients;
     const float linear = static_cast<float>(a), cubic = static_cast<float>(b),
                 quintic = static_cast<float>(c);
-    Gram();
+    Transpose();
+    if (!Accumulates(x_, memory_.transposed.data(), gram_, m_, n_)) Gram();
     Round(gram_, narrow_, m_);
-    if (m_ * m_ * m_ <= kFewProducts)
-      SmallProduct(gram_, gram_, polynomial_, m_, m_, m_);
-    else
-      Product(context_, gram_, gram_, polynomial_, m_, m_, m_, /*symmetric=*/true);
+    Multiply(gram_, gram_, polynomial_, m_, /*symmetric=*/true, m_ * m_ * m_ <= kFewProducts);
     Fill(polynomial_, narrow_,
          [&](std::int64_t i) { return FusedSum(cubic, gram_[i], quintic * polynomial_[i]); });
     Round(polynomial_, narrow_, m_);
     // torch reads the transpose of a tall matrix in the first step, by another loop.
-    if (m_ * n_ * m_ <= kFewProducts && !(tall_ && first))
-      SmallProduct(polynomial_, x_, product_, m_, n_, m_);
-    else
-      Product(context_, polynomial_, x_, product_, m_, n_, m_);
+    Multiply(polynomial_, x_, product_, n_, /*symmetric=*/false,
+             m_ * n_ * m_ <= kFewProducts && !(tall_ && first));
     Fill(x_, wide_, [&](std::int64_t i) { return FusedSum(linear, x_[i], product_[i]); });
     Round(x_, wide_, n_);
   }
+  void Transpose() { kernels_.transpose(x_, m_, n_, wide_, memory_.transposed.data(), narrow_); }
   void Gram() {
-    kernels_.transpose(x_, m_, n_, wide_, memory_.transposed.data(), narrow_);
     Product(context_, x_, memory_.transposed.data(), gram_, m_, m_, n_, /*symmetric=*/true);
   }
   void MeasureIdentity() {
+    Transpose();
     Gram();
     ForRows([&](std::int64_t row) {
       gram_[row * narrow_ + row] -= 1;
@@ -361,6 +422,7 @@ void Orthogonalize(const Context& context, const MatrixUpdate& u, NewtonSchulzMe
     *stats = {};
     UpdateRule wide = *u.rule;
     wide.ns_format = kFp32;
+    wide.ns_sums.reset();
     memory.reference.assign(u.change, u.change + n);
     NewtonSchulz(context, wide, matrix.rows, matrix.columns, memory.reference.data(), memory);
   }

@@ -35,8 +35,9 @@ void ScaleDirection(const Context& context, const MatrixUpdate& update, const fl
 // The memory of Newton-Schulz, which grows to the largest matrix.
 struct NewtonSchulzMemory {
   std::vector<float> x, transposed, gram, polynomial, product;
-  std::vector<float> reference;    // the result in fp32, where it is counted
-  std::vector<BlockStats> blocks;  // of rows
+  std::vector<float> reference;                        // the result in fp32, where it is counted
+  std::vector<BlockStats> blocks;                      // of rows
+  std::vector<std::int16_t> a_exponents, b_exponents;  // of factors that an accumulator adds
 };
 // Jordan et al., 2024, as torch/optim/_muon.py has it. stats: null: nothing is counted.
 void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory& memory,
@@ -44,7 +45,8 @@ void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory
 
 // The orthogonal factor of a matrix [rows, columns], approximately: `steps` of the iteration
 // X = a X + (b A + c A A) X, A = X X^T, from X / |X|; each product is rounded to the rule's
-// ns_format, its sums are fp32. In place. stats: see Muon; its mse and sqnr_db are not set.
+// ns_format, its sums are fp32 or as its ns_sums makes them. In place. stats: see Muon; its mse and
+// sqnr_db are not set.
 void NewtonSchulz(const Context& context, const UpdateRule& rule, std::int64_t rows,
                   std::int64_t columns, float* matrix, NewtonSchulzMemory& memory,
                   NewtonSchulzStats* stats = nullptr);

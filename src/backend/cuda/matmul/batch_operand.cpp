@@ -36,7 +36,7 @@ BatchOperand::BatchOperand(const Context& context, const OperandPlaces& places, 
       operand_(operand),
       transform_values_(places.pointwise ? stored.shape.c : stored.shape.per_image()),
       stats_(StatsOf(context, carrier_, scale, operand)) {
-  RefuseRowScales(operand);
+  RefuseScales(operand);
   RefuseTransform(operand, which);
   if (operand.block) {
     const OperandRows rows = RowsOfBatch(places.linear, places.groups, stored.shape,

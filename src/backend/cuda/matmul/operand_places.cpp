@@ -60,7 +60,11 @@ Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind) {
                                      : Storage::kF32;
 }
 
-void RefuseRowScales(const OperandRounding& operand) {
+void RefuseScales(const OperandRounding& operand) {
+  if (operand.adaptive)
+    throw ConfigError(
+        "precision.operands.tensor_scaling: kind adaptive is not there on GPUs; leave it out, or "
+        "device: cpu");
   if (!operand.row_scaled) return;
   throw ConfigError(
       "precision.operands.tensor_scaling: kind row is not there on GPUs; use kind current, or "

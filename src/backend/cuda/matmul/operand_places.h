@@ -46,7 +46,7 @@ bool Rounds(const MatmulSpec& spec, MatmulKind kind);
 Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind);
 
 // Throws ConfigError for an operand whose rows have scales, which only the CPU backend has.
-void RefuseRowScales(const OperandRounding& operand);
+void RefuseScales(const OperandRounding& operand);
 // The same of a transform other than that of 16 rows for dw.
 void RefuseTransform(const OperandRounding& operand, Operand which);
 

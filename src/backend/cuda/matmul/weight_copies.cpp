@@ -29,7 +29,7 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
       rows_(spec.w.shape.n),
       stats_(StatsOf(context, numel_, operand_)),
       values_(context.Allocate<float>(numel_)) {
-  RefuseRowScales(operand_);
+  RefuseScales(operand_);
   RefuseTransform(operand_, which);
   if (operand_.current != nullptr) amax_ = context.Allocate<std::uint32_t>(1);
   if (!operand_.block) return;

@@ -14,30 +14,6 @@
 namespace ada::backend::cpu {
 namespace {
 
-// body(tile) for each block of a range.
-struct Tile {
-  std::int64_t begin, rows, columns;
-  std::int64_t line;  // of its first row, [matrices, rows]
-};
-template <class Body>
-void ForTiles(const BlockLayout& layout, const BlockFormat& format, Body&& body) {
-  const std::int64_t tall = format.square ? format.block : 1;
-  for (std::int64_t m = 0; m < layout.matrices; ++m)
-    for (std::int64_t row = 0; row < layout.rows; row += tall)
-      for (std::int64_t i = 0; i < layout.length; i += format.block)
-        body(Tile{m * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
-                  std::min(tall, layout.rows - row),
-                  std::min<std::int64_t>(format.block, layout.length - i), m * layout.rows + row});
-}
-// body(place) for each value of a block.
-template <class Body>
-void ForPlaces(const BlockLayout& layout, const Tile& tile, Body&& body) {
-  for (std::int64_t row = 0; row < tile.rows; ++row) {
-    const std::int64_t line = tile.begin + row * layout.row_stride;
-    for (std::int64_t i = 0; i < tile.columns; ++i) body(line + i * layout.stride);
-  }
-}
-
 // A tensor's scale as a product: the factor that values carry (0: the whole scale, whatever it is),
 // and the factor that is left for their sums.
 struct SplitScale {
@@ -80,7 +56,7 @@ std::int64_t CountBlocks(const BlockGrid& grid, const BlockFormat& format,
                          const float* before, const float* after, BlockCounts& counts) {
   std::int64_t subnormal = 0;
   std::vector<float> values, decoded;
-  ForTiles(layout, format, [&](const Tile& tile) {
+  ForTiles(layout, format, [&](const BlockTile& tile) {
     values.clear(), decoded.clear();
     std::uint32_t largest = 0;
     ForPlaces(layout, tile, [&](std::int64_t at) {
@@ -181,7 +157,7 @@ std::vector<float> BlockRounding::AmaxesOf(const RowRange& range, const float* v
 void BlockRounding::Scales(const RowRange& range, const std::vector<float>& amaxes,
                            const float* before, float* scales) const {
   const BlockLayout layout = LayoutOf(range.rows);
-  ForTiles(layout, format_, [&](const Tile& tile) {
+  ForTiles(layout, format_, [&](const BlockTile& tile) {
     std::uint32_t largest = 0;
     ForPlaces(layout, tile,
               [&](std::int64_t at) { largest = std::max(largest, MagnitudeBits(before[at])); });
@@ -190,6 +166,41 @@ void BlockRounding::Scales(const RowRange& range, const std::vector<float>& amax
     const float decode = BlockFactorOf(grid_, tensor, OfBits(largest)).decode;
     ForPlaces(layout, tile, [&](std::int64_t at) { scales[at] = decode; });
   });
+}
+
+// The largest magnitude from which the tensor's scale follows under `tensor_scaling: adaptive`: all
+// blocks are observed before any is rounded.
+float BlockRounding::AdaptedAmax(const std::vector<RowRange>& ranges, float amax,
+                                 parallel::Communicator* shared, TensorSpan from,
+                                 const Turn& turn) const {
+  const scaling::BlockRangeScale scale(format_, bf16_, amax);
+  scaling::BlockRange total;
+  if (scale.adapts()) {
+    std::vector<scaling::BlockRange> parts(ranges.size());
+    context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
+      const RowRange& range = ranges[static_cast<std::size_t>(i)];
+      float* const values = BufferOf(worker, Buffer::kRounded);
+      context_.kernels.widen(Advance(from, range.first * rows_.width), values,
+                             range.rows * rows_.width);
+      if (turn) turn(range, values, /*back=*/false);
+      const BlockLayout layout = LayoutOf(range.rows);
+      std::vector<float> block;
+      ForTiles(layout, format_, [&](const BlockTile& tile) {
+        block.clear();
+        ForPlaces(layout, tile, [&](std::int64_t at) { block.push_back(values[at]); });
+        scale.Observe(block, parts[static_cast<std::size_t>(i)]);
+      });
+    });
+    if (IsShared(shared)) {
+      for (const scaling::BlockRange& part : parts) total.Add(part);
+      parts = parallel::GatherAll(*shared, total);
+      total = {};
+    }
+    for (const scaling::BlockRange& part : parts) total.Add(part);
+  }
+  const int k = scale.adapts() ? scale.Choose(*operand_.adaptive, total) : 0;
+  if (operand_.current != nullptr) operand_.current->scale = std::ldexp(1.0f, k);
+  return k == 0 ? amax : scale.AmaxOf(k);
 }
 
 // Whatever looks at values around their rounding has them in fp32.
@@ -232,6 +243,7 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
                                 TensorSpan from, TensorSpan to, const Turn& turn) {
   const std::vector<RowRange> ranges = RangesOf(rows);
   const bool counts = operand_.block_counts != nullptr && FillsStats(pass, operand_.style);
+  if (operand_.adaptive) amax = AdaptedAmax(ranges, amax, shared, from, turn);
   std::vector<float> given = {amax};
   if (format_.row_scaled && rows_.down) {
     given = ColumnAmaxes(ranges, rows, from);

@@ -14,6 +14,7 @@
 #include "backend/cpu/context.h"
 #include "backend/operand_rows.h"
 #include "number/blocks/block_quantizer.h"
+#include "scaling/rules/block_range.h"
 
 namespace ada::backend::cpu {
 
@@ -75,6 +76,8 @@ class BlockRounding {
   std::vector<float> AmaxesOf(const RowRange& range, const float* values,
                               const std::vector<float>& columns) const;
   std::size_t RangeBytes() const;
+  float AdaptedAmax(const std::vector<RowRange>& ranges, float amax, parallel::Communicator* shared,
+                    TensorSpan from, const Turn& turn) const;
   void RoundInFp32(const RowRange& range, const std::vector<float>& given, const BlockArgs& args,
                    int worker, const Turn& turn, Part* part) const;
   void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const {
