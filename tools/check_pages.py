@@ -20,7 +20,7 @@ LIMITS = {
     "configs/CHOOSE.md": 770,
     "configs/JSON.md": 660,
     "configs/MISMATCH.md": 570,
-    "configs/README.md": 930,
+    "configs/README.md": 940,
     "configs/RESULTS.md": 1875,
     "configs/VERDICTS.md": 630,
     "configs/blocks.md": 1280,

@@ -60,6 +60,30 @@ print(json.dumps({"kl_mean": kl.mean().item(),
                   "agreement": (p.argmax(-1) == q.argmax(-1)).double().mean().item()}))
 """
 
+# A network without biases, whose products PyTorch rounds where ada-train does, and its logits.
+TORCH_NETWORK = """
+import json, sys, torch
+torch.manual_seed(1)
+torch.set_num_threads(1)
+def make():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, bias=False), torch.nn.ReLU(),
+                               torch.nn.Flatten(), torch.nn.Linear(16 * 36, 10, bias=False))
+if __name__ == "__main__":
+    from safetensors.torch import load_file, save_file
+    net = make()
+    net.load_state_dict(load_file(sys.argv[1] + "/net/net.safetensors"))
+    images = torch.randn(48, 3, 8, 8)
+    labels = torch.arange(48) % 10
+    arrays = {"images": images.permute(0, 2, 3, 1).contiguous(), "labels": labels}
+    save_file({f"{split}.{name}": x.clone() for split in ("train", "test")
+               for name, x in arrays.items()}, sys.argv[1] + "/batch.safetensors")
+    with torch.no_grad():
+        p, q = (torch.log_softmax(net.to(t)(images.to(t)).double(), -1)
+                for t in (torch.float32, getattr(torch, sys.argv[2])))
+    print(json.dumps(torch.nn.functional.kl_div(q, p, reduction="none", log_target=True)
+                     .sum(-1).mean().item()))
+"""
+
 
 def write(path, **tensors):
     """A safetensors file of arrays."""
@@ -224,6 +248,30 @@ class Mismatch(unittest.TestCase):
         found = self.figures("float16.safetensors", "bfloat16.safetensors")
         self.check(found["all", "", "kl_mean"], theirs["kl_mean"], places=10)
         self.check(found["all", "", "agreement"], theirs["agreement"])
+
+    @unittest.skipUnless(pathlib.Path(TORCH).exists(), "needs torch, in ADA_BENCH_PYTHON")
+    def test_a_network_from_pytorch(self):
+        """Its logits in fp16 and bf16 lie as far from fp32 as PyTorch's own."""
+        (self.folder / "mine.py").write_text(TORCH_NETWORK, encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "ADA_PYTHON": TORCH,
+                       "OMP_NUM_THREADS": "1"}
+        made = subprocess.run([BINARY, "from-torch", "mine:make", "--input", "3x8x8", "--output",
+                               "net"], cwd=self.folder, env=environment, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        (self.folder / "r.yaml").write_text(
+            "data: {dataset: tensors, path: batch.safetensors, batch_size: 16, normalize: none}\n"
+            "model: {file: net/net.yaml}\nscaling: {policy: none}\ndevice: {kind: cpu}\n",
+            encoding="utf-8")
+        for theirs, ours in (("float16", "fp16"), ("bfloat16", "bf16")):
+            done = subprocess.run([TORCH, "mine.py", str(self.folder), theirs], cwd=self.folder,
+                                  env=environment, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(self.mismatch("--config", "r.yaml", "--precision", "fp32",
+                                             "--precision", ours, "--json"))
+            kl = next(row["value"] for row in found["rows"]
+                      if (row["scope"], row["figure"]) == ("all", "kl_mean"))
+            self.assertAlmostEqual(kl / float(done.stdout), 1, delta=0.05)
 
 
 if __name__ == "__main__":

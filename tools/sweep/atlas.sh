@@ -5,9 +5,10 @@
 # usage: tools/sweep/atlas.sh --out DIR [--part PART]... [--steps N] [--seeds 3] [--jobs N]
 #        tools/sweep/atlas.sh --out DIR --table      the tables of what there is, as Markdown
 #        tools/sweep/atlas.sh --list                 the parts
-# Without --part all parts run, one after the other. The same command goes on where it was stopped;
-# parts may run on several machines that share DIR. --steps: of each training (default: those of
-# the configuration). Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON.
+# Without --part all parts run, one after the other. The same command goes on where it was stopped.
+# Parts of one network share its trainings in fp32; those of several may run at once. --steps: of each
+# training (default: those of the configuration).
+# Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)

@@ -54,7 +54,7 @@ def cell(said, arm):
             continue
         if row["trouble"]:
             return row["trouble"], ""
-        worst = f"{row['lost_tensor']} {row['lost_pct']:.3g} %" if row["lost_tensor"] else ""
+        worst = f"{row['lost_tensor']} {row['lost_pct']:.3g} %" if row["lost_tensor"] else "-"
         return number(row["loss_minus_baseline"], row["deviation"], said["noise"],
                       len(row["loss_minus_baseline_by_seed"])), worst
     return "missing", ""

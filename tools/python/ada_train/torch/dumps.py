@@ -8,8 +8,8 @@ import struct
 import torch
 
 from ada_train.torch import formats
-from ada_train.torch.converted import conversion_of
-from ada_train.torch.layers import is_conv1d, is_product, tensors_of
+from ada_train.torch.converted import plain_weight
+from ada_train.torch.layers import is_conv1d, tensors_of
 
 
 def _as_stored(x, dtype):
@@ -51,8 +51,6 @@ class Dumps:
         self._taken, self._metadata, self._inputs = {}, {}, {}
         self.hooks = []
         for module, name in names.items():
-            if not is_product(module) or conversion_of(module) is not None:
-                continue
             if not isinstance(module, (torch.nn.Linear, torch.nn.Conv2d)) and not (
                     is_conv1d(module)):
                 continue
@@ -86,7 +84,7 @@ class Dumps:
         attempt = self._attempt()
         if attempt is None:
             return
-        w, dy = _as_stored(module.weight, dtype), _as_stored(dy, dtype)
+        w, dy = _as_stored(plain_weight(module.weight), dtype), _as_stored(dy, dtype)
         about = {"kind": "linear"}
         if isinstance(module, torch.nn.Conv2d):
             about = {"kind": "conv2d", "groups": str(module.groups),
