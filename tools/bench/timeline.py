@@ -9,6 +9,7 @@ usage: timeline.py FILE [--each] [--ends KERNEL] [--steps N]
 """
 import argparse
 import collections
+import re
 import sys
 
 import markdown
@@ -59,6 +60,8 @@ def gaps_of(step):
 
 
 def short(kernel):
+    """Without namespaces, and no longer than a line has room for."""
+    kernel = re.sub(r"ada::backend::|cuda(_host)?::|\{anonymous\}::|StatsLevel::", "", kernel)
     return kernel if len(kernel) <= 60 else kernel[:57] + "..."
 
 
