@@ -135,6 +135,12 @@ def both_ends(value, error):
         return np.where(np.isfinite(value), value - error, value), np.where(np.isfinite(value), value + error, value)
 
 
+def middle(low, high):
+    """What lies between two values, and how far off it may be; what is not finite is known."""
+    with np.errstate(invalid="ignore"):
+        return np.where(low == high, low, (low + high) / 2), np.where(low == high, 0.0, np.nan_to_num((high - low) / 2))
+
+
 def scaled(x, factor):
     """x times a tensor's own scale, as 24 bits; the product may lie beyond fp32 all the same."""
     mantissa, exponent = np.frexp(x * factor)

@@ -4,7 +4,7 @@ import numpy as np
 
 import rules
 from exact import single
-from formats import Tally, stored_ends
+from formats import Tally, middle, stored_ends
 from storing import Unsure
 from taking import BlockTally, Counts
 
@@ -115,4 +115,4 @@ class Heads:
             tally.add_between(value, error, low, high, factor)
         if not np.isfinite(low + high).all():
             self.loose.add(key)
-        return (low + high) / 2, (high - low) / 2
+        return middle(low, high)

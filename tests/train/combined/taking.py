@@ -70,8 +70,9 @@ class Taking:
             taken = back(decoded)
             node.scales[name] = 1.0, None
             if operand.form.tensor_scale:
-                amax = float(np.max(np.abs(stored)))
-                node.scales[name] = operand.form.tensor_top / amax if amax else 1.0, back(seen["coded"])
+                part = float(single(float(np.max(np.abs(stored))) * single(1 / operand.form.tensor_top)))
+                power = 2.0 ** (math.frexp(part)[1] - 1) if part else 1.0  # it stays in the values
+                node.scales[name] = power / part if part else 1.0, back(seen["coded"]) * power
             if logged:
                 tally = self.tallies.setdefault(key, BlockTally(operand.form, scale))
                 tally.scale = tally.row_scale = scale

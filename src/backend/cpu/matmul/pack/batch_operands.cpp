@@ -157,8 +157,7 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
       RowsOfBatch(geometry.linear, geometry.groups, stored.shape, operand.laid_as.value_or(which),
                   operand.block && operand.block->square);
   row_values_ = rows.width;
-  if (operand.row_scaled)
-    row_scales_.emplace(context, operand, rows, stored.format == kBf16);
+  if (operand.row_scaled) row_scales_.emplace(context, operand, rows, stored.format == kBf16);
   if (!operand.block) return;
   permutes_ = TakenAsPyTorch(geometry.linear, stored.shape, rows);
   blocks_.emplace(context, operand, rows, stored.format == kBf16);
