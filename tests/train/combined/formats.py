@@ -210,7 +210,7 @@ class Tally:
     def _extremes(self, value, error):
         self.finite = self.finite and bool(np.isfinite(value).all())
         a = np.abs(value)
-        if not self.finite or not a.any():
+        if not self.finite or not (a + error).any():
             return
         low, high = np.maximum(a - error, 0), a + error
         self.low_max, self.high_max = max(self.low_max, low.max()), max(self.high_max, high.max())

@@ -159,8 +159,9 @@ class Taking:
         of = node.name
         if role == "activations":
             of = self.network.root(node.inputs[0])
-        form = self.gradient_form(node.name) if role == "gradients" else self.precision.form(role, of)
-        return form.round(stored) if form.name == "bf16" else stored
+        at = {"weights": (node.name, "w"), "activations": (of, "y")}
+        own, form = self.used[at[role] if role in at else self.dy_from(node)]
+        return form.round(stored) if form.name == "bf16" and own is None else stored
 
     def operand_factor(self, operand, key, lines, back):
         """The scale of an operand in a plain format: None, a number, or an array of the scales of its rows."""
