@@ -67,6 +67,12 @@ const scaling::TensorScaler* Bindings::PerTensorScale(int value) const {
   return ValueStyle(value).per_tensor_scale;
 }
 
+const scaling::TensorScaler* Bindings::GradientScale(int index) const {
+  while (!plan->gradients[index].rounds && plan->gradients[index].came_from >= 0)
+    index = plan->gradients[index].came_from;
+  return Grad(index).style.per_tensor_scale;
+}
+
 TensorStats* Bindings::ValueStats(int value) const {
   return training ? &stats.backend[value].y : nullptr;
 }

@@ -57,6 +57,8 @@ struct Bindings {
   backend::RoundingStyle ValueStyle(int value) const;
   // The per-tensor scale that a value carries from the layer that rounded it; null: none.
   const scaling::TensorScaler* PerTensorScale(int value) const;
+  // The same of a gradient.
+  const scaling::TensorScaler* GradientScale(int index) const;
   TensorStats* ValueStats(int value) const;  // null in a graph for evaluation only
   // `index` is the parameter's index in the row of the layer's kind: 0 is the weight, which is
   // another node's where it is tied.

@@ -67,6 +67,7 @@ void OpMaker::AddWeight(const OpPlan& op, layers::OpParts& parts) const {
     parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
   if (node(op).kind->reads_tokens) return;
   parts.x_per_tensor_scale = b_.PerTensorScale(node(op).inputs[0]);
+  if (op.dy >= 0) parts.dy.style.per_tensor_scale = b_.GradientScale(op.dy);
   for (std::size_t i = 0; i < kOperands; ++i) {
     parts.operands[i] = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<Operand>(i),
                                              b_.storage->operands[op.node]);

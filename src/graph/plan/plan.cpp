@@ -207,6 +207,7 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
   dx.source = GradientPlan::Source::kDx;
+  dx.came_from = op.dy;
   dx.node = op.node;
   dx.value = part.inputs[input];
   dx.input = static_cast<int>(input);
@@ -290,6 +291,7 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
 int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
+  masked.came_from = op.dy;
   masked.node = op.node;
   masked.rounds = masked.moments = masked.all_moments = masked.amax_deferred = false;
   return NewGradient(masked);

@@ -73,6 +73,7 @@ struct GradientPlan {
   int scale = -1;            // index of the S that it carries
   int scale_group = -1;      // gradients of one group carry equal scales in every step
   TensorStorage stored_as;   // if not rounded: that of the dy it came from
+  int came_from = -1;        // that dy; -1: it has none
   bool rounds = false;       // its values are rounded and counted
   bool moments = false;      // a consumer needs the moments of its values (never of a masked one)
   bool all_moments = false;  // and more of them than mean_square and the largest magnitude

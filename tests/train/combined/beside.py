@@ -14,7 +14,7 @@ import norms
 import products
 from decisions import Decisions
 from exact import single
-from formats import TINY
+from formats import TINY, middle
 from heads import Heads
 from network import Network, Precision
 from policies import policy_of
@@ -226,7 +226,7 @@ class Beside(Storing, Taking, Decisions, Heads):
             else:
                 form = self.precision.form("weight_gradients", node.name)
                 low, high = self.tally(node.name, "dw", part, error, form, 1.0, False)
-                part, error = (low + high) / 2, (high - low) / 2
+                part, error = middle(low, high)
         part_error = np.broadcast_to(error, np.shape(part))
         total, before = self.sums.get(key, (0.0, 0.0))
         both = total + part
@@ -239,7 +239,7 @@ class Beside(Storing, Taking, Decisions, Heads):
             tally = self.tallies.setdefault((node.name, "accumulated"), Joined(sums, 1.0))
             tally.row_scale = 1.0
             tally.join(part, part_error, np.broadcast_to(total, np.shape(part)), low, high)
-            both, error = (low + high) / 2, (high - low) / 2
+            both, error = middle(low, high)
         self.sums[key] = both, error
 
     def part_of_dw(self, node, key, part, error):

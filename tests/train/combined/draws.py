@@ -68,6 +68,8 @@ class Draw(DrawLayers, DrawOperands):
             self.maybe(scaling, "amax", 0.3, "most_recent", "max")
             self.maybe(scaling, "power_of_two", 0.5, True)
             keys["tensor_scaling"] = "delayed" if self.chance(0.2) else scaling
+        if keys.get("overflow") == "saturate_finite":  # which takes what a scale brings beyond fp32 for inf
+            keys.pop("tensor_scaling", None)
         if self.chance(0.35):
             keys["operands"] = self.operands()
         if self.chance(0.25):
@@ -171,7 +173,7 @@ class Draw(DrawLayers, DrawOperands):
     # All of it.
 
     def optimizer(self):
-        kind = self.one("sgd", "sgd", "sgd", "adam", "adamw")
+        kind = self.one("sgd", "sgd", "sgd", "adam", "adamw", *(("rmsprop", "adagrad", "adamax", "lion") * self.chance(0.5)))
         keys = {"kind": kind, "lr": self.one(2.0**-4, 0.5, 0.02, 2.0**-9, 1e-3)}
         if kind == "sgd":
             if self.chance(0.5):
@@ -179,10 +181,14 @@ class Draw(DrawLayers, DrawOperands):
                 self.maybe(keys, "nesterov", 0.3, True)
                 if "nesterov" not in keys:
                     self.maybe(keys, *self.one(("dampening", 0.4, 0.25), ("velocity", 0.6, "steps")))
+        elif kind in ("rmsprop", "adagrad"):
+            self.maybe(keys, *(("alpha", 0.5, 0.75) if kind == "rmsprop" else ("lr_decay", 0.5, 0.5)))
+            self.maybe(keys, *(("momentum", 0.5, 0.5) if kind == "rmsprop" else ("epsilon", 0.5, 1e-3)))
         else:
             self.maybe(keys, "beta1", 0.4, 0.5)
             self.maybe(keys, "beta2", 0.4, 0.75)
-            self.maybe(keys, "epsilon", 0.4, 1e-3)
+            if kind != "lion":
+                self.maybe(keys, "epsilon", 0.4, 1e-3)
         self.maybe(keys, "weight_decay", 0.3, 0.125, 1e-4)
         self.maybe(keys, "no_decay", 0.2, ["*.bias"], ["vectors"])
         if self.chance(0.2):

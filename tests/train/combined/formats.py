@@ -135,6 +135,12 @@ def both_ends(value, error):
         return np.where(np.isfinite(value), value - error, value), np.where(np.isfinite(value), value + error, value)
 
 
+def middle(low, high):
+    """What lies between two values, and how far off it may be; what is not finite is known."""
+    with np.errstate(invalid="ignore"):
+        return np.where(low == high, low, (low + high) / 2), np.where(low == high, 0.0, np.nan_to_num((high - low) / 2))
+
+
 def scaled(x, factor):
     """x times a tensor's own scale, as 24 bits; the product may lie beyond fp32 all the same."""
     mantissa, exponent = np.frexp(x * factor)
@@ -204,7 +210,7 @@ class Tally:
     def _extremes(self, value, error):
         self.finite = self.finite and bool(np.isfinite(value).all())
         a = np.abs(value)
-        if not self.finite or not a.any():
+        if not self.finite or not (a + error).any():
             return
         low, high = np.maximum(a - error, 0), a + error
         self.low_max, self.high_max = max(self.low_max, low.max()), max(self.high_max, high.max())

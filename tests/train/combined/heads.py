@@ -4,7 +4,7 @@ import numpy as np
 
 import rules
 from exact import single
-from formats import Tally, stored_ends
+from formats import Tally, middle, stored_ends
 from storing import Unsure
 from taking import BlockTally, Counts
 
@@ -47,7 +47,7 @@ class Heads:
                     f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")]
                 )
             low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
-            if not np.isfinite(low + high).all():
+            if not np.isfinite(np.where(low == high, low, np.nan_to_num(low - high))).all():
                 self.broken.add(f"{node.name}.{part}")
             stored[part] = (low + high) / 2, (high - low) / 2, out
             return stored[part]
@@ -115,4 +115,4 @@ class Heads:
             tally.add_between(value, error, low, high, factor)
         if not np.isfinite(low + high).all():
             self.loose.add(key)
-        return (low + high) / 2, (high - low) / 2
+        return middle(low, high)

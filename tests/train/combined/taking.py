@@ -70,8 +70,9 @@ class Taking:
             taken = back(decoded)
             node.scales[name] = 1.0, None
             if operand.form.tensor_scale:
-                amax = float(np.max(np.abs(stored)))
-                node.scales[name] = operand.form.tensor_top / amax if amax else 1.0, back(seen["coded"])
+                part = float(single(float(np.max(np.abs(stored))) * single(1 / operand.form.tensor_top)))
+                power = 2.0 ** (math.frexp(part)[1] - 1) if part else 1.0  # it stays in the values
+                node.scales[name] = power / part if part else 1.0, back(seen["coded"]) * power
             if logged:
                 tally = self.tallies.setdefault(key, BlockTally(operand.form, scale))
                 tally.scale = tally.row_scale = scale
@@ -158,8 +159,9 @@ class Taking:
         of = node.name
         if role == "activations":
             of = self.network.root(node.inputs[0])
-        form = self.gradient_form(node.name) if role == "gradients" else self.precision.form(role, of)
-        return form.round(stored) if form.name == "bf16" else stored
+        at = {"weights": (node.name, "w"), "activations": (of, "y")}
+        own, form = self.used[at[role] if role in at else self.dy_from(node)]
+        return form.round(stored) if form.name == "bf16" and own is None else stored
 
     def operand_factor(self, operand, key, lines, back):
         """The scale of an operand in a plain format: None, a number, or an array of the scales of its rows."""

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from formats import Format, Tally
+from more_rules import MoreRules
 
 OFF = 1e-6  # relative error of a few operations in fp32
 
@@ -28,7 +29,7 @@ def rate(config, step):
     return lr
 
 
-class Updates:
+class Updates(MoreRules):
     def __init__(self, config):
         self.config = config
         precision = config.get("precision", {})
@@ -71,11 +72,12 @@ class Updates:
             beside.differ("steps.csv grad_norm", row["grad_norm"], f"expected {total!r}")
         clip = self.config["train"].get("clip_norm", 0)
         factor = min(1.0, clip / total) if clip and total > 0 else 1.0
+        unsure = 3e-6 + off / total if clip and total > 0 and clip < total + off else 0.0
         self.count += 1
         tallies = {}
-        for name, (g, off) in gradients.items():
+        for name, (g, error) in gradients.items():
             self.one(
-                beside, name, g * factor, off * factor + np.abs(g) * (3e-6 if factor != 1 else 0), lr, after, tallies
+                beside, name, g * factor, error * factor + np.abs(g) * factor * unsure, lr, after, tallies
             )
         for (layer, tensor), tally in tallies.items():
             beside.tallies[layer, tensor] = tally
@@ -87,7 +89,9 @@ class Updates:
             lr * lr_factor,
             self.keys.get("weight_decay", 0.01 if self.keys["kind"] == "adamw" else 0) * decay_factor,
         )
-        step, error, states = (self.sgd if self.keys["kind"] == "sgd" else self.adam)(name, w, g, off, lr, decay, after)
+        kind = self.keys["kind"]
+        rule = self.adam if kind in ("adam", "adamw") else getattr(self, kind)
+        step, error, states = rule(name, w, g, off, lr, decay, after)
         form = self.master_format
         new, spread = w - step, error + np.where(step == 0, 0, np.abs(w - step) * 6e-8)
         got = after[name]
@@ -215,5 +219,5 @@ class Joined(Tally):
         self._add("numel", everything, everything)
         self._add("zeros_before", zero, perhaps)
         self._add("zeros_after", stays, may)
-        self._add("underflow", stays & ~perhaps, may & ~zero)
+        self._add("underflow", stays & ~perhaps & np.isfinite(part), may & ~zero & np.isfinite(part))
         self._add("below", 0, np.ones(part.shape))

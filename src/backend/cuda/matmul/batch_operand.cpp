@@ -76,7 +76,7 @@ std::size_t BatchOperand::work_bytes() const {
 // scratch memory of their own.
 TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work) const {
   if (!operand_.hadamard) return SpanOf(stored_);
-  const bool bf16 = stored_.format == kBf16;
+  const bool bf16 = stored_.format == kBf16 && stored_.storage == Storage::kBF16;
   const TransformRows transform{SpanOf(stored_),
                                 reinterpret_cast<float*>(work),
                                 ValuesOf(pass) / transform_values_,

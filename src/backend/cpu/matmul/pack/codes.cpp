@@ -12,9 +12,11 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Values in fp32 whose format needs less may carry a scale that is not known here.
+// Values in fp32 whose format needs less may carry a scale that is not known here; a format with a
+// table of its values is always kept in fp32.
 CodesOf CodesOfTensor(const Tensor& tensor, const scaling::TensorScaler* scale) {
-  const bool unknown = tensor.storage == Storage::kF32 && scale == nullptr;
+  const bool unknown =
+      tensor.storage == Storage::kF32 && scale == nullptr && tensor.format.table == 0;
   return {unknown ? kFp32 : tensor.format, scale};
 }
 

@@ -1,0 +1,88 @@
+"""Update rules beside SGD and Adam: RMSprop, Adagrad and Adamax as torch.optim has them, Lion as lion-pytorch.
+
+Each takes what Updates.adam takes and gives (step, error, states), the states as (value, error) by their key.
+"""
+
+import numpy as np
+
+OFF = 1e-6  # relative error of a few operations in fp32
+TINY = 1e-44
+
+
+def ratio(top, top_off, square, square_off, eps):
+    """top / (sqrt(square) + eps), and how far it may be off."""
+    root = lambda x: np.sqrt(np.maximum(x, 0)) + eps
+    value = top / root(square)
+    least = np.maximum(np.abs(top) - top_off, 0) / root(square + square_off)
+    most = (np.abs(top) + top_off) / root(square - square_off)
+    return value, np.maximum(most - np.abs(value), np.abs(value) - least) + 1e-5 * np.abs(value)
+
+
+def squares(total, off):
+    """total^2 and how far it may be off."""
+    return total**2, 2 * np.abs(total) * off + off**2 + 4 * OFF * total**2 + TINY
+
+
+class MoreRules:
+    """The part of Updates that knows these."""
+
+    def before(self, name, state, w):
+        return self.state.get(f"optimizer.{name}.{state}", np.zeros(w.shape))
+
+    def coupled(self, w, g, off, decay):
+        total = g + decay * w
+        return total, off + OFF * (np.abs(g) + np.abs(decay * w)) * (decay != 0)
+
+    def kept(self, name, after, **states):
+        """The states by their keys; the next step reads what the checkpoint holds."""
+        found = {f"optimizer.{name}.{state}": pair for state, pair in states.items()}
+        self.state.update({key: after[key] for key in found})
+        return found
+
+    def rmsprop(self, name, w, g, off, lr, decay, after):
+        total, off = self.coupled(w, g, off, decay)
+        share, momentum = self.keys.get("alpha", 0.99), self.keys.get("momentum", 0.0)
+        square, square_off = squares(total, off)
+        s = share * self.before(name, "square_avg", w) + (1 - share) * square
+        s_off = (1 - share) * square_off + 4 * OFF * s + TINY
+        step, error = ratio(total, off, s, s_off, self.keys.get("epsilon", 1e-8))
+        if momentum == 0:
+            return lr * step, lr * error, self.kept(name, after, square_avg=(s, s_off))
+        last = momentum * self.before(name, "momentum_buffer", w)
+        step, error = last + step, error + OFF * (np.abs(last) + np.abs(step))
+        states = self.kept(name, after, square_avg=(s, s_off), momentum_buffer=(step, error))
+        return lr * step, lr * error + OFF * np.abs(lr * step), states
+
+    def adagrad(self, name, w, g, off, lr, decay, after):
+        total, off = self.coupled(w, g, off, decay)
+        square, square_off = squares(total, off)
+        s = self.before(name, "sum", w) + square
+        s_off = square_off + OFF * s
+        step, error = ratio(total, off, s, s_off, self.keys.get("epsilon", 1e-10))
+        lr = lr / (1 + (self.count - 1) * self.keys.get("lr_decay", 0.0))
+        return lr * step, lr * error, self.kept(name, after, sum=(s, s_off))
+
+    def adamax(self, name, w, g, off, lr, decay, after):
+        total, off = self.coupled(w, g, off, decay)
+        b1, b2 = self.keys.get("beta1", 0.9), self.keys.get("beta2", 0.999)
+        last = b1 * self.before(name, "exp_avg", w)
+        m = last + (1 - b1) * total
+        m_off = (1 - b1) * off + 2 * OFF * (np.abs(last) + np.abs((1 - b1) * total)) + TINY
+        u = np.maximum(b2 * self.before(name, "exp_inf", w), np.abs(total) + self.keys.get("epsilon", 1e-8))
+        u_off = off + OFF * u
+        step = lr / (1 - b1**self.count) * m / u
+        error = lr / (1 - b1**self.count) * (np.abs(m) + m_off) / (u - u_off) - np.abs(step) + 1e-5 * np.abs(step)
+        return step, error, self.kept(name, after, exp_avg=(m, m_off), exp_inf=(u, u_off))
+
+    def lion(self, name, w, g, off, lr, decay, after):
+        b1, b2 = self.keys.get("beta1", 0.9), self.keys.get("beta2", 0.99)
+        last = self.before(name, "exp_avg", w)
+        at, at_off = b1 * last + (1 - b1) * g, (1 - b1) * off + 2 * OFF * (np.abs(b1 * last) + np.abs((1 - b1) * g))
+        m = b2 * last + (1 - b2) * g
+        m_off = (1 - b2) * off + 2 * OFF * (np.abs(b2 * last) + np.abs((1 - b2) * g)) + TINY
+        sure = np.abs(at) > at_off + TINY
+        step = lr * np.where(sure, np.sign(at), 0.0)
+        error = lr * np.where(sure | (at_off == 0) & (at == 0), 2e-7, 1.0)
+        if decay:
+            step, error = step + lr * decay * w, error + 1.8e-7 * np.abs(w)
+        return step, error, self.kept(name, after, exp_avg=(m, m_off))
