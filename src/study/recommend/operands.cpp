@@ -16,13 +16,6 @@
 namespace ada::study {
 namespace {
 
-// Bits of a value with its part of the block's scale.
-double BitsOf(const BlockFormat& format) {
-  const int scale = format.scale == BlockScale::kFp32 ? 32 : 8;
-  const double shared = format.square ? std::pow(format.block, 2) : format.block;
-  return 1 + format.element.exponent_bits + format.element.mantissa_bits + scale / shared;
-}
-
 // Adds a row of the format; operands of any step.
 void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
          double target, JudgedFormat& judged) {
@@ -72,7 +65,7 @@ std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options) {
       judged.format = row.format;
       const AnyFormat read =
           FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
-      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
+      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsPerValue(*block);
     }
     Add(row, row.layer, row.tensor, options.underflow_target, judged);
   };
