@@ -172,6 +172,8 @@ class Layer:
         return self.place(self.gathered(source, self.index, group)), self.place(w)
 
     def toward_big(self, source, group):
+        if self.name == "fc":  # a sum over its outputs, whatever its features are
+            return source.reshape(IMAGES, -1), self.w.T
         pixels = self.big.shape[2] * self.big.shape[3]
         back = np.full((pixels, self.index.shape[1]), self.index.shape[0])
         for pixel in range(self.index.shape[0]):
@@ -203,6 +205,8 @@ class Layer:
             return np.concatenate([p.reshape(len(p), taps, -1).transpose(0, 2, 1).reshape(len(p), -1)
                                    for p in parts]).reshape(self.w.shape)
         to = self.y if name == "forward" else self.x
+        if self.name == "fc":
+            return parts[0].reshape(to.shape)
         pixels = to.shape[2] * to.shape[3]
         joined = [p.reshape(IMAGES, pixels, -1).transpose(0, 2, 1) for p in parts]
         return np.concatenate(joined, axis=1).reshape(to.shape)

@@ -63,11 +63,15 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
 
 AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward, Operand batch,
                                                   Operand weights) const {
+  // A pixel of a linear layer's dx meets one tap alone: its sum runs through the outputs.
+  const bool flat = window_.is_linear() && toward == Toward::kBig;
+  const AccumulatedWindow window = flat ? window_.OfFeatures() : window_;
   Rows rows{product,
             toward,
+            window,
             CodesOfOperand(spec_, batch),
             CodesOfOperand(spec_, weights),
-            WeightPanels(window_, toward),
+            WeightPanels(window, toward),
             {}};
   const std::int64_t a = rows.of_batch.block, b = rows.of_weights.block;
   if (a != 0 && b != 0 && a != b)
@@ -75,9 +79,8 @@ AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward
                       " has blocks of " + std::to_string(a) + " values and " + NameOf(weights) +
                       " of " + std::to_string(b) + "; codes of both are added block by block");
   if (a != 0 || b != 0)
-    rows.blocks =
-        window_.BlocksOf(toward == Toward::kSmall ? window_.in_group() : window_.out_group(),
-                         std::max(a, b), IsSpread(toward));
+    rows.blocks = window.BlocksOf(toward == Toward::kSmall ? window.in_group() : window.out_group(),
+                                  std::max(a, b));
   return rows;
 }
 
@@ -99,20 +102,27 @@ void AccumulatedChunks::Refresh() {
 
 // Codes of the chunk, rows, running sums, then the result.
 std::size_t AccumulatedChunks::RowBytes(const Rows& rows) const {
+  const AccumulatedWindow& window = rows.window;
   const bool to_small = rows.toward == Toward::kSmall;
-  const Shape &from = to_small ? window_.big() : window_.small(),
-              &to = to_small ? window_.small() : window_.big();
+  const Shape &from = to_small ? window.big() : window.small(),
+              &to = to_small ? window.small() : window.big();
   return BytesOfCodes(most_ * from.per_image()) + BytesOfCodes(kRowsAtOnce * rows.panels.k()) +
          PanelSums::bytes(kRowsAtOnce) +
          WholeLines(static_cast<std::size_t>(most_ * to.per_image()) * 4);
 }
 
+std::int64_t AccumulatedChunks::PlaceOfOutput(const Rows& rows, std::int64_t i) const {
+  if (rows.window.taps() == window_.taps()) return i;
+  return i % window_.taps() * window_.big().c + i / window_.taps();
+}
+
 float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& rule,
                                   AccumulatorCounts* counts, const Chunk& chunk,
                                   const TensorSpan& batch) {
+  const AccumulatedWindow& window = rows.window;
   const bool to_small = rows.toward == Toward::kSmall;
-  const Shape &from = to_small ? window_.big() : window_.small(),
-              &to = to_small ? window_.small() : window_.big();
+  const Shape &from = to_small ? window.big() : window.small(),
+              &to = to_small ? window.small() : window.big();
   const WeightPanels& panels = rows.panels;
   const AccumulateKernels& kernels = AccumulateKernelsOf(context_.kernels);
   std::byte* memory = context_.scratch.worker(chunk.worker) + offset_;
@@ -135,25 +145,19 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
       rows.blocks.size() == 2 && !rows.of_batch.in_blocks() && !rows.of_weights.in_blocks();
   const bool by_block = !rows.blocks.empty() && !by_line;
   const std::size_t blocks = rows.blocks.empty() ? 0 : rows.blocks.size() - 1;
-  const std::int64_t channels = to_small ? window_.in_group() : window_.out_group();
-  // Each pixel that a linear layer's dx has meets one tap, whose weights have scales of their own.
-  const bool spread = IsSpread(rows.toward);
-  const float* weight_scales =
-      weights_.scales(rows.product == Product::kForward ? WeightUse::kForward : WeightUse::kData);
+  const std::int64_t channels = to_small ? window.in_group() : window.out_group();
   std::vector<float> row_scales(kRowsAtOnce * blocks, rows.of_batch.inverse());
   for (std::int64_t first = 0; first < all; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, all - first);
     PanelSums sums(rule, sums_memory, count, counts != nullptr, by_block);
-    for (std::int64_t group = 0; group < window_.groups(); ++group) {
+    for (std::int64_t group = 0; group < window.groups(); ++group) {
       for (std::int64_t row = 0; row < count; ++row) {
         const std::int64_t image = (first + row) / pixels, pixel = (first + row) % pixels;
-        GatherRow(window_, rows.toward, group, pixel, source.From(image * from.per_image()),
+        GatherRow(window, rows.toward, group, pixel, source.From(image * from.per_image()),
                   taken.From(row * k));
         for (std::size_t block = 0; scales != nullptr && block < blocks; ++block) {
-          const auto [first_tap, channel] = window_.At(rows.blocks[block], channels);
-          const std::int64_t tap = spread ? pixel : first_tap;
-          const std::int64_t met =
-              to_small ? window_.InBig(pixel, tap) : window_.InSmall(pixel, tap);
+          const auto [tap, channel] = window.At(rows.blocks[block], channels);
+          const std::int64_t met = to_small ? window.InBig(pixel, tap) : window.InSmall(pixel, tap);
           row_scales[static_cast<std::size_t>(row) * blocks + block] =
               met < 0
                   ? 0.0f
@@ -165,13 +169,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
         const std::int64_t lanes =
             std::min<std::int64_t>(kPanel, panels.outputs() - panel * kPanel);
         const auto scale_of = [&](std::size_t of_block, std::int64_t row, std::int64_t lane) {
-          const float of_row = row_scales[static_cast<std::size_t>(row) * blocks + of_block];
-          if (!spread || weight_scales == nullptr)
-            return of_row * panels.scales(group, panel, of_block)[lane];
-          if (lane >= lanes) return 0.0f;
-          const std::int64_t channel = window_.At(rows.blocks[of_block], channels).channel;
-          return of_row * weight_scales[window_.Weight(group, channel, panel * kPanel + lane,
-                                                       (first + row) % pixels)];
+          return row_scales[static_cast<std::size_t>(row) * blocks + of_block] *
+                 panels.scales(group, panel, of_block)[lane];
         };
         sums.Begin();
         std::size_t block = 0;
@@ -195,7 +194,7 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
               return by_line ? scale_of(0, row, lane) : 1.0f;
             },
             [&](std::int64_t row, std::int64_t lane, float sum) {
-              out[(first + row) * to.c + output + lane] = sum;
+              out[(first + row) * to.c + PlaceOfOutput(rows, output + lane)] = sum;
             });
       }
     }

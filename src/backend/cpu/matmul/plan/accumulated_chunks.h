@@ -52,6 +52,7 @@ class AccumulatedChunks final : public ChunkMatmul {
   struct Rows {
     scaling::Product product;
     Toward toward;
+    AccumulatedWindow window;
     CodesOf of_batch, of_weights;
     WeightPanels panels;
     // Where blocks with scales of their own begin in a sum, and its end; empty: there are none.
@@ -75,9 +76,11 @@ class AccumulatedChunks final : public ChunkMatmul {
     return counts_[scaling::IndexOf(product)]
                   [rule * parts_[scaling::IndexOf(product)] + static_cast<std::size_t>(part)];
   }
-  bool IsSpread(Toward toward) const { return window_.is_linear() && toward == Toward::kBig; }
   std::size_t RowBytes(const Rows& rows) const;
   std::size_t SliceBytes() const;
+  // Where output i of an image of the product lies in the result: those of a linear layer's dx are
+  // features in PyTorch's order.
+  std::int64_t PlaceOfOutput(const Rows& rows, std::int64_t i) const;
   // Sums of all pixels of the chunk, [images, pixels, channels] of the result, in scratch memory.
   // counts: null, or where what they lost is added.
   float* RowSums(const Rows& rows, const scaling::Accumulator& rule,

@@ -33,9 +33,15 @@ std::int64_t AccumulatedWindow::InSmall(std::int64_t pixel, std::int64_t tap) co
   return inside ? h / stride_[0] * small_.w + w / stride_[1] : -1;
 }
 
-std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels, std::int64_t block,
-                                                      bool spread) const {
-  if (spread) block = block < channels ? block * taps() : taps() * channels;
+AccumulatedWindow AccumulatedWindow::OfFeatures() const {
+  AccumulatedWindow flat = *this;
+  flat.big_ = {big_.n, 1, 1, static_cast<std::int64_t>(big_.per_image())};
+  flat.kernel_ = {1, 1};
+  return flat;
+}
+
+std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels,
+                                                      std::int64_t block) const {
   const std::int64_t runs = features_ ? 1 : taps(),
                      length = features_ ? taps() * channels : channels;
   std::vector<std::int64_t> begins;

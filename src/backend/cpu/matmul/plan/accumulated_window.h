@@ -2,7 +2,8 @@
 // has at which place of its sum, and weights in panels of sixteen outputs.
 //
 //   forward   rows: pixels of y, sums over the taps of the window and the channels of x within them
-//   data      rows: pixels of x, sums over the taps and the channels of y within them
+//   data      rows: pixels of x, sums over the taps and the channels of y within them (of a linear
+//             layer over these alone)
 //   weights   rows: channels of y, columns: taps and channels of x within them, sums over pixels
 //
 // In a transposed convolution x and y change places (ConvolutionOf).
@@ -46,9 +47,10 @@ class AccumulatedWindow {
     return {place / channels, place % channels};
   }
   // Where blocks of `block` values begin in a sum of so many channels, and its end. Blocks lie
-  // within a tap; those of a linear layer run through all features or, spread, through the channels
-  // that a tap meets at every taps()-th place.
-  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block, bool spread) const;
+  // within a tap; those of a linear layer run through all features.
+  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block) const;
+  // A linear layer of an image as one of its features, which lie as PyTorch has them.
+  AccumulatedWindow OfFeatures() const;
   bool is_linear() const { return features_; }
   bool channels_lie_together() const { return !features_ || taps() == 1; }
   // The weight between them in PyTorch's order.
