@@ -3,6 +3,7 @@
 // judged (judge/operand_judge.h).
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <functional>
 #include <numeric>
 #include <ostream>
@@ -19,6 +20,7 @@
 #include "study/row_json.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "study/what_if_sums.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/run_folder.h"
 
@@ -45,14 +47,15 @@ Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
   return value;
 }
 
-// Whether a tensor is kept as bf16, by its type or by the format that a dump's metadata name.
-// Dumps are written in F32 and name the format of each tensor in their metadata.
-bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
-  if (entry.dtype == DType::kBF16) return true;
+// The format that a tensor is kept in, by its type or by what a dump's metadata name: dumps are
+// written in F32.
+NumberFormat KeptFormatOf(const SafetensorsFile& file, const TensorEntry& entry) {
+  if (entry.dtype == DType::kBF16) return kBf16;
+  if (entry.dtype == DType::kF16) return kFp16;
   const std::string key = "format:" + entry.name, format = file.MetadataOf(key);
-  if (format.empty()) return false;
+  if (format.empty()) return kFp32;
   try {
-    return StorageFor(config::ReadFormat(format)) == Storage::kBF16;
+    return config::ReadFormat(format);
   } catch (const ConfigError&) {
     throw DataError(file.path() + ": metadata " + Shown(key) +
                     ": expected a format (`ada-train formats`), found " + Shown(format));
@@ -66,7 +69,8 @@ StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
   if (entry == nullptr || !IsFloat(entry->dtype)) return tensor;
   tensor.values = file.ReadF32(name);
   tensor.dims = entry->shape.empty() ? std::vector<std::int64_t>{1} : entry->shape;
-  tensor.bf16 = IsBf16(file, *entry);
+  tensor.format = KeptFormatOf(file, *entry);
+  tensor.bf16 = StorageFor(tensor.format) == Storage::kBF16;
   tensor.scale = MetadataNumber<double>(file, "scale:" + name);
   return tensor;
 }
@@ -102,6 +106,22 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
   return layer;
 }
 
+// The stride of a convolution, which a dump's metadata say ("2x1"), else from its shapes.
+WindowSteps StepsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
+  WindowSteps steps;
+  const std::string text = file.MetadataOf("stride:" + layer.layer);
+  int height = 0, width = 0;
+  if (std::sscanf(text.c_str(), "%dx%d", &height, &width) == 2 && height > 0 && width > 0) {
+    steps.stride[0] = height, steps.stride[1] = width;
+    return steps;
+  }
+  for (std::size_t i = 0; layer.dy && i < 2 && 2 + i < layer.dy.dims.size(); ++i) {
+    const std::int64_t in = layer.x.dims[2 + i], out = layer.dy.dims[2 + i];
+    steps.stride[i] = std::max<std::int64_t>(1, (in + out / 2) / out);
+  }
+  return steps;
+}
+
 // Whether the weight is multiplied, as far as a run's dump tells: an embedding has one as well.
 bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
   const std::string kind = file.MetadataOf("kind:" + layer);
@@ -124,6 +144,73 @@ void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
   table.Print(out, kTerminalWidth);
 }
 
+void PrintDumpSums(const std::vector<DumpSumsRow>& rows, std::ostream& out) {
+  out << "sums (swallowed: of the products other than zero, in %; bias: mean signed error over "
+         "the\n"
+         "mean magnitude; max_rel: largest error over the sum of magnitudes; SQNR in dB)\n";
+  TextTable table({"layer", "sum", "accumulator", "swallowed", "bias", "max_rel", "lost", "SQNR"},
+                  3);
+  for (const DumpSumsRow& row : rows)
+    table.Row(
+        {row.layer, row.tensor, row.accumulator + (row.format.empty() ? "" : ", " + row.format),
+         PctText(row.swallowed_pct), Formatted("%.1e", row.bias), Formatted("%.1e", row.max_rel),
+         std::to_string(row.lost), telemetry::DecibelText(row.sqnr_db)});
+  table.Print(out, kTerminalWidth);
+}
+
+// The sums of a layer by each accumulator, of operands as they are stored or in each format.
+std::vector<DumpSumsRow> SumsOf(const SafetensorsFile& file, const MatmulTensors& layer,
+                                const WhatIfDumpOptions& options) {
+  std::vector<DumpSumsRow> all;
+  if (!layer.x || layer.transposed) return all;
+  const WindowSteps steps = StepsOf(file, layer);
+  for (const config::AccumulatesConfig& accumulate : options.accumulators) {
+    config::PrecisionConfig precision;
+    precision.accumulate = accumulate;
+    const auto judge = [&] {
+      for (DumpSumsRow& row : JudgeSums(layer, steps, precision)) all.push_back(std::move(row));
+    };
+    if (options.formats.empty()) judge();
+    for (const AnyFormat& format : options.formats) {
+      config::OperandConfig operand;
+      operand.format = format;
+      precision.operands.by_operand.fill(operand);
+      judge();
+    }
+  }
+  return all;
+}
+
+// What is written of each layer, as rows of one kind.
+template <class Row, class RowsOf, class Print>
+void WriteLayers(const SafetensorsFile& file, const WhatIfDumpOptions& options, std::ostream& out,
+                 const RowsOf& rows_of, const Print& print) {
+  const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
+  OrderedJson page = CommandJson("what-if");
+  page["dump"] = options.dump;
+  page["rows"] = OrderedJson::array();
+  if (csv) out << telemetry::Header<Row>() << '\n';
+  std::vector<Row> all;
+  std::size_t layers = 0;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
+    const std::string name = entry.name.substr(0, entry.name.size() - 2);
+    if (!IsMatmul(file, name)) continue;
+    ++layers;
+    for (Row& row : rows_of(LayerOf(file, name))) {
+      if (csv) out << telemetry::FieldsOf(row).text() << '\n';
+      if (json) page["rows"].push_back(RowJson(row));
+      if (!csv && !json) all.push_back(std::move(row));
+    }
+  }
+  if (layers == 0)
+    throw DataError(options.dump +
+                    ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
+                    "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
+  if (json) PrintJson(page, out);
+  if (!csv && !json) print(std::move(all), out);
+}
+
 }  // namespace
 
 std::string NewestDump(const std::string& folder) {
@@ -143,33 +230,22 @@ std::string NewestDump(const std::string& folder) {
 
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
   const SafetensorsFile file = SafetensorsFile::Open(options.dump);
-  const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
-  OrderedJson page = CommandJson("what-if");
-  page["dump"] = options.dump;
-  page["rows"] = OrderedJson::array();
-  if (csv) out << telemetry::Header<OperandRow>() << '\n';
-  std::vector<OperandRow> all;
-  std::size_t layers = 0;
-  for (const TensorEntry& entry : file.entries()) {
-    if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
-    const std::string name = entry.name.substr(0, entry.name.size() - 2);
-    if (!IsMatmul(file, name)) continue;
-    const MatmulTensors layer = LayerOf(file, name);
-    ++layers;
-    for (const AnyFormat& format : options.formats) {
-      for (OperandRow& row : judge::JudgeOperands(layer, format)) {
-        if (csv) out << telemetry::FieldsOf(row).text() << '\n';
-        if (json) page["rows"].push_back(RowJson(row));
-        if (!csv && !json) all.push_back(std::move(row));
-      }
-    }
+  if (!options.accumulators.empty()) {
+    WriteLayers<DumpSumsRow>(
+        file, options, out,
+        [&](const MatmulTensors& layer) { return SumsOf(file, layer, options); }, PrintDumpSums);
+    return;
   }
-  if (layers == 0)
-    throw DataError(options.dump +
-                    ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
-                    "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
-  if (json) return PrintJson(page, out);
-  if (!csv) PrintOperands(std::move(all), out);
+  WriteLayers<OperandRow>(
+      file, options, out,
+      [&](const MatmulTensors& layer) {
+        std::vector<OperandRow> rows;
+        for (const AnyFormat& format : options.formats)
+          for (OperandRow& row : judge::JudgeOperands(layer, format))
+            rows.push_back(std::move(row));
+        return rows;
+      },
+      PrintOperands);
 }
 
 }  // namespace ada::study
