@@ -80,7 +80,7 @@ int Inspect(InspectArguments& a) {
   return 0;
 }
 
-// HiFloat4 is known here alone; plain formats become tables where a mode is asked for.
+// Plain formats become tables where a mode is asked for.
 void TakeFormat(ConvertArguments& a) {
   study::ConvertOptions& options = a.options;
   constexpr int kMostBits = 16;
@@ -100,11 +100,8 @@ void TakeFormat(ConvertArguments& a) {
         "stochastic_c");
   const bool asks = !a.rounding.empty() || !a.overflow.empty();
   const char* const asked = a.rounding.empty() ? "--overflow" : "--rounding";
-  options.hifloat4 = a.format == "hifloat4";
   options.table = TableFormatNamed(a.format);
-  if (options.hifloat4 && asks)
-    throw ConfigError(std::string(asked) + ": hifloat4 has a rounding of its own");
-  if (options.hifloat4 || options.table) return;
+  if (options.table) return;
   options.format = config::ReadAnyFormat(a.format);
   if (!asks) return;
   const auto* plain = std::get_if<NumberFormat>(&options.format);
@@ -277,7 +274,7 @@ Command AddConvert(CLI::App& app) {
       ->type_name("")
       ->required();
   AddFormat(*convert, a->format,
-            "what is kept; also IEEE P3109's (binary8p3se ...), hifloat8, hifloat4, ue5m3");
+            "what is kept; also IEEE P3109's (binary8p3se ...), hifloat8, ue5m3");
   convert->get_option("--format")->required();
   convert
       ->add_option("--scale", options.scale,

@@ -18,7 +18,7 @@ namespace {
 // Formats are a list, although a run is judged by one: several are for dumps.
 struct WhatIfArguments {
   std::string folder, dump, policy;
-  std::vector<std::string> formats, recipes;
+  std::vector<std::string> formats, recipes, accumulators;
   std::optional<double> scale;
   std::vector<std::string> set;
   ViewFlags view;
@@ -52,18 +52,23 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
                                           : nullptr;
   if (other != nullptr)
     throw ConfigError(what + ": judges formats of the file's operands; leave out " + other);
-  study::WhatIfDump({dump, formats, a.view.View()}, std::cout);
+  std::vector<config::AccumulatesConfig> accumulators;
+  for (const std::string& rule : a.accumulators)
+    accumulators.push_back(
+        config::LoadPrecision({{"precision.accumulate", rule}}).config.precision.accumulate);
+  study::WhatIfDump({dump, formats, accumulators, a.view.View()}, std::cout);
   return 0;
 }
 
 // Recipes are judged by a run's newest dump; its configuration tells which layers they spare.
 int WhatIfOfRecipes(const WhatIfArguments& a) {
-  const char* other = a.scale              ? "--scale"
-                      : !a.policy.empty()  ? "--policy"
-                      : !a.formats.empty() ? "--format"
-                      : !a.dump.empty()    ? "--dump"
-                      : !a.set.empty()     ? "--set"
-                                           : nullptr;
+  const char* other = a.scale                   ? "--scale"
+                      : !a.policy.empty()       ? "--policy"
+                      : !a.formats.empty()      ? "--format"
+                      : !a.accumulators.empty() ? "--accumulate"
+                      : !a.dump.empty()         ? "--dump"
+                      : !a.set.empty()          ? "--set"
+                                                : nullptr;
   if (other != nullptr)
     throw ConfigError(std::string("--recipe: judges a run's newest dump as it is; leave out ") +
                       other);
@@ -83,17 +88,23 @@ int WhatIf(WhatIfArguments& a) {
     const std::string what = "--dump " + a.dump;
     if (!a.folder.empty())
       throw ConfigError(what + ": judges formats of the file's operands; leave out RUN_DIR");
-    if (formats.empty())
-      throw ConfigError(what + ": expected --format FORMAT, once or several times");
+    if (formats.empty() && a.accumulators.empty())
+      throw ConfigError(what +
+                        ": expected --format FORMAT or --accumulate RULE, once or several "
+                        "times");
     return WhatIfOfDump(a, what, a.dump, formats);
   }
   RequireOperand(a.folder, a.set, "RUN_DIR", "what-if");
-  if (!a.recipes.empty() || (formats.empty() && !a.scale && a.policy.empty() && a.set.empty()))
+  if (!a.recipes.empty() ||
+      (formats.empty() && a.accumulators.empty() && !a.scale && a.policy.empty() && a.set.empty()))
     return WhatIfOfRecipes(a);
-  if (AnyOfBlocks(formats)) {
+  if (AnyOfBlocks(formats) || !a.accumulators.empty()) {
     const std::string dump = study::NewestDump(a.folder);
-    std::cerr << "blocks are judged in " << dump << '\n';
-    return WhatIfOfDump(a, "--format " + FormatName(formats.front()), dump, formats);
+    std::cerr << (a.accumulators.empty() ? "blocks" : "sums") << " are judged in " << dump << '\n';
+    return WhatIfOfDump(a,
+                        a.accumulators.empty() ? "--format " + FormatName(formats.front())
+                                               : "--accumulate " + a.accumulators.front(),
+                        dump, formats);
   }
   if (a.policy.empty() && !a.set.empty())
     throw ConfigError("--set " + a.set.front() +
@@ -160,6 +171,12 @@ Command AddWhatIf(CLI::App& app) {
                    "dump several. Block-scaled ones are judged in the run's newest dump")
       ->type_name("FORMAT")
       // One value for each --format: what follows the value is an operand or another option.
+      ->allow_extra_args(false);
+  command
+      ->add_option("--accumulate", a->accumulators,
+                   "of a dump, or the run's newest: what sums would lose by such an accumulator\n"
+                   "(hopper_fp8, a map, {forward: .., dx: .., dw: ..}), of operands in --format")
+      ->type_name("RULE")
       ->allow_extra_args(false);
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
       ->type_name("S");

@@ -15,7 +15,8 @@ struct StoredTensor {
   std::vector<float> values;
   std::vector<std::int64_t> dims;
   bool bf16 = false;  // it is kept as bf16
-  double scale = 1;   // S that its values carry
+  NumberFormat format = kFp32;
+  double scale = 1;  // S that its values carry
   explicit operator bool() const { return !dims.empty(); }
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "io/tensor_names.h"
+#include "number/lost_ends.h"
 
 namespace ada::judge {
 
@@ -27,7 +28,7 @@ StepHistograms::StepHistograms(const std::vector<HistogramOfTensor>& tensors,
                                const std::optional<NumberFormat>& format)
     : tensors_(tensors) {
   for (const HistogramOfTensor& t : tensors) {
-    NumberFormat judged = format.value_or(t.format);
+    NumberFormat judged = format ? RoundedLike(*format, t.format) : t.format;
     judged.saturate = judged.saturate || (t.format.saturate && judged != kFp32);
     formats_.push_back(judged);
     tops_.push_back(TopExponent(*t.bins));

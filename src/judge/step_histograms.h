@@ -31,7 +31,8 @@ WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double sc
 // were evenly distributed in their bin.
 class StepHistograms {
  public:
-  // `format`: of all tensors instead of their own; where the tensor's own saturates, so does it.
+  // `format`: of all tensors instead of their own; where the tensor's own saturates, or rounds by a
+  // mode, so does it.
   // `tensors` must outlive it.
   StepHistograms(const std::vector<HistogramOfTensor>& tensors,
                  const std::optional<NumberFormat>& format);

@@ -229,15 +229,19 @@ ADA_HOST_DEVICE static inline float RoundRandomlyToGrid(const NumberGrid& grid, 
                     BitsOfScaled(static_cast<std::uint32_t>(part >> 32) + up, at.unit + at.shift));
 }
 
-// The fp16 value nearest to a double, rounded once: the conversion to fp32 rounds towards zero and
-// sets the last bit, which tells on which side of every midpoint the double is.
-ADA_HOST_DEVICE static inline double RoundToHalf(double x) {
-  constexpr NumberGrid kHalf = GridOf(kFp16);
+// A double as fp32, rounded towards zero with the last bit set where it is no fp32: that tells on
+// which side of every midpoint of a narrower format it is.
+ADA_HOST_DEVICE static inline float OddFloatOf(double x) {
   const float near = static_cast<float>(x);
   std::uint32_t bits = BitsOf(near);
   const double at = static_cast<double>(near);
   if (at < x || at > x) bits = (bits - ((at > x) == (x > 0) ? 1 : 0)) | 1u;
-  return static_cast<double>(RoundToGrid(kHalf, OfBits(bits)));
+  return OfBits(bits);
+}
+// The fp16 value nearest to a double, rounded once.
+ADA_HOST_DEVICE static inline double RoundToHalf(double x) {
+  constexpr NumberGrid kHalf = GridOf(kFp16);
+  return static_cast<double>(RoundToGrid(kHalf, OddFloatOf(x)));
 }
 
 // --- Codes of 16 bits ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "error.h"
+#include "number/lost_ends.h"
 
 namespace ada {
 
@@ -61,9 +62,12 @@ namespace {
 struct Threshold {
   int exponent;
   double place;
+  // The share of the values of a bin that lie below it, as if they were spread evenly.
+  double ShareBelow(int bin) const { return bin < exponent ? 1 : bin > exponent ? 0 : place - 1; }
 };
 // The threshold of x, where x * scale has the threshold `at`.
 Threshold Unscaled(double at, double scale) {
+  if (at == 0) return {ExponentBins::kLowest - 1, 1};
   int at_exponent = 0, scale_exponent = 0;
   const double a = std::frexp(at, &at_exponent), s = std::frexp(scale, &scale_exponent);
   const bool borrow = a < s;
@@ -72,10 +76,7 @@ Threshold Unscaled(double at, double scale) {
 
 // From here on a product with the scale overflows: what is rounded to the format is an fp32, so
 // fp32's own end counts for formats that reach beyond it.
-double OverflowsFrom(const NumberFormat& format) {
-  const auto threshold = static_cast<double>(OverflowThreshold(format));
-  return std::isfinite(threshold) ? threshold : 0x1.ffffffp127;
-}
+double WithinFp32(double threshold) { return std::min(threshold, 0x1.ffffffp127); }
 
 }  // namespace
 
@@ -99,23 +100,20 @@ double WouldLose::underflow_pct() const {
 
 WouldLose WouldLoseOf(const ExponentBins& bins, const NumberFormat& format, double scale) {
   ADA_CHECK(scale > 0 && std::isfinite(scale));
-  // A value that lies halfway between zero and the smallest number becomes the even of them, zero.
-  const Threshold low = Unscaled(format.smallest_subnormal() / 2, scale);
-  const Threshold high = Unscaled(OverflowsFrom(format), scale);
+  const LostEnds ends = LostEndsOf(format);
+  const Threshold zero = Unscaled(ends.zero_below, scale), kept = Unscaled(ends.kept_from, scale);
+  const Threshold some = Unscaled(WithinFp32(ends.some_leave_from), scale);
+  const Threshold all = Unscaled(WithinFp32(ends.leave_from), scale);
   WouldLose lose;
   for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
     const auto count = static_cast<double>(bins[e]);
     lose.nonzero += bins[e];
-    if (format.is_signed && e < low.exponent) lose.underflow += count;
-    if (e > high.exponent) lose.overflow += count;
-    if (format.is_signed && e == low.exponent) {  // unsigned formats have no zero
-      lose.underflow += count * (low.place - 1);
-      lose.underflow_unsure = bins[e];
+    if (format.is_signed) {  // scales' formats have no zero
+      lose.underflow += count * (zero.ShareBelow(e) + kept.ShareBelow(e)) / 2;
+      if (e >= zero.exponent && e <= kept.exponent) lose.underflow_unsure += bins[e];
     }
-    if (e == high.exponent) {
-      lose.overflow += count * (2 - high.place);
-      lose.overflow_unsure = bins[e];
-    }
+    lose.overflow += count * (2 - some.ShareBelow(e) - all.ShareBelow(e)) / 2;
+    if (e >= some.exponent && e <= all.exponent) lose.overflow_unsure += bins[e];
   }
   return lose;
 }

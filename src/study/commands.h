@@ -51,11 +51,10 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
 struct ConvertOptions {
   std::string input, output;  // may be the same
   AnyFormat format = kFp16;
-  // In the place of `format`: a format of a table, which rounds as `modes` says, or HiFloat4.
+  // In the place of `format`: a format of a table, which rounds as `modes` says.
   std::optional<TableFormat> table;
   TableModes modes;
-  std::uint64_t seed = 1;  // of stochastic modes
-  bool hifloat4 = false;
+  std::uint64_t seed = 1;     // of stochastic modes
   double scale = 1;           // factor before rounding; it stays in the file
   std::string tensors = "*";  // glob: the float tensors that are converted
   // For block-scaled formats: the axis along which blocks run, from the end where negative (unset:
@@ -67,12 +66,11 @@ struct ConvertOptions {
 // Floats go to the output as RoundTo(format, x * scale), or as QuantizeBlocks decodes them, in F32
 // (the product is fp32's, as in a run; that of F64 is a double, rounded once: to the format, or for
 // blocks to fp32), all others as they are; names, shapes and metadata are kept, tensors are ordered
-// by their element's size. `save_scales` adds NAME.codes (U8, one code a byte, sign on top),
-// NAME.scale (codes in U8, fp32 scales in F32; its shape: blocks/block_tensor.h) and under a tensor
-// scale NAME.amax (F32, []); of a table's format NAME.codes alone (U8 or U16), of HiFloat4 NAME.e8
-// and NAME.e16 too (U8, the axis an eighth and a quarter as long). `notes` names what is of a type
-// that is not read. The output appears whole or not at all. DataError, ConfigError (a scale that
-// fp32 cannot hold, an axis that a tensor has not, a name that is taken), OutputError.
+// by their element's size. `save_scales` adds the parts of blocks (blocks/scaled_blocks.h; the
+// shape of NAME.scale: blocks/block_tensor.h), of a table's format NAME.codes (U8 or U16). `notes`
+// names what is of a type that is not read. The output appears whole or not at all. DataError,
+// ConfigError (a scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken),
+// OutputError.
 void Convert(const ConvertOptions& options, std::ostream& notes);
 
 // matmul: what the three matmuls of a linear layer, y = x w^T, dx = dy w and dw = dy^T x, lose
@@ -213,10 +211,13 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 struct WhatIfDumpOptions {
   std::string dump;
   std::vector<AnyFormat> formats;
+  // Not empty: the sums of products are judged instead, by each of these.
+  std::vector<config::AccumulatesConfig> accumulators;
   View view = View::kCsv;
 };
 
-// Writes a row for each layer, format and operand, or a table. DataError if the file has no such
+// Writes a row for each layer, format and operand (or accumulator, format and product), or a table.
+// Sums need an x; those of transposed convolutions are left out. DataError if the file has no such
 // layer, or tensors that do not fit together.
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out);
 

@@ -1,7 +1,6 @@
 // Every float tensor once through RoundTo, or in blocks through QuantizeBlocks; what is no float
 // tensor is copied.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <ostream>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "io/tensor_files/safetensors.h"
 #include "io/text.h"
 #include "number/random.h"
-#include "number/tables/hifloat4.h"
 #include "scaling/policies/policies.h"
 #include "study/blocks/scaled_blocks.h"
 #include "study/blocks/tensor_list.h"
@@ -72,62 +70,13 @@ void ConvertTable(const SafetensorsFile& file, const TensorEntry& entry,
   to.Add(entry.name, entry.shape, std::move(values));
 }
 
-// Blocks run along the axis as those of a block-scaled format of 64 values do.
-void ConvertHiFloat4(const SafetensorsFile& file, const TensorEntry& entry,
-                     const ConvertOptions& options, float factor, TensorList& to) {
-  BlockFormat as = DefaultBlockFormat(kFp4E2M1, BlockScale::kE8M0);
-  as.block = kHiFloat4Block;
-  BlockTensor tensor = ReadBlockTensor(file, entry, as, options.axis, factor);
-  const BlockLayout& layout = tensor.layout;
-  std::vector<std::byte> codes(tensor.values.size());
-  // The levels of a line are cut as its blocks are; the last of a line may be shorter.
-  std::array<std::vector<float>, 3> levels;  // scale, e8, e16
-  std::array<BlockFormat, 3> cut = {as, as, as};
-  cut[1].block = 8, cut[2].block = 4;
-  for (std::int64_t m = 0; m < layout.matrices; ++m)
-    for (std::int64_t row = 0; row < layout.rows; ++row) {
-      const std::int64_t line = m * layout.matrix_stride + row * layout.row_stride;
-      for (std::int64_t first = 0; first < layout.length; first += kHiFloat4Block) {
-        const auto n = std::min<std::int64_t>(kHiFloat4Block, layout.length - first);
-        const auto at = [&](std::int64_t i) {
-          return static_cast<std::size_t>(line + (first + i) * layout.stride);
-        };
-        std::vector<float> values;
-        for (std::int64_t i = 0; i < n; ++i) values.push_back(tensor.values[at(i)]);
-        const HiFloat4Block block = QuantizeHiFloat4(values);
-        levels[0].push_back(block.scale);
-        for (std::int64_t i = 0; i < n; i += 8)
-          levels[1].push_back(block.e8[static_cast<std::size_t>(i / 8)]);
-        for (std::int64_t i = 0; i < n; i += 4)
-          levels[2].push_back(block.e16[static_cast<std::size_t>(i / 4)]);
-        for (std::int64_t i = 0; i < n; ++i) {
-          const auto k = static_cast<std::size_t>(i);
-          tensor.values[at(i)] = block.values[k];
-          codes[at(i)] = static_cast<std::byte>(block.codes[k]);
-        }
-      }
-    }
-  if (options.save_scales) {
-    const std::array<const char*, 3> endings = {kScaleEnding, ".e8", ".e16"};
-    for (std::size_t k = 0; k < levels.size(); ++k) {
-      std::vector<std::byte> bytes;
-      for (const float level : OrderedScales(tensor, cut[k], levels[k]))
-        bytes.push_back(static_cast<std::byte>(static_cast<int>(level)));
-      to.Add(entry.name + endings[k], DType::kU8, ShapeOfScales(tensor, cut[k]), std::move(bytes));
-    }
-    to.Add(entry.name + kCodesEnding, DType::kU8, entry.shape, std::move(codes));
-  }
-  to.Add(entry.name, entry.shape, std::move(tensor.values));
-}
-
 // The values are decoded in place; codes and scales are made only where they are asked for.
 void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
                    const ConvertOptions& options, float factor, TensorList& to) {
   BlockTensor tensor = ReadBlockTensor(file, entry, format, options.axis, factor);
   if (options.save_scales) {
     ScaledBlocks blocks = QuantizeTensor(tensor, format);
-    AddScales(entry.name, format, blocks, to);
-    to.Add(entry.name + kCodesEnding, DType::kU8, entry.shape, std::move(blocks.codes));
+    AddParts(entry.name, format, blocks, entry.shape, to);
     to.Add(entry.name, entry.shape, std::move(blocks.values));
     return;
   }
@@ -159,7 +108,8 @@ void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, st
 void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
   for (const TensorEntry& entry : file.entries()) {
     if (!IsConverted(entry, options)) continue;
-    for (const char* ending : {kScaleEnding, kCodesEnding, kAmaxEnding, ".e8", ".e16"}) {
+    for (const char* ending :
+         {kScaleEnding, kCodesEnding, kAmaxEnding, kEightsEnding, kFoursEnding}) {
       if (file.Find(entry.name + ending) != nullptr)
         throw ConfigError("--save-scales: " + file.path() + " has a tensor " +
                           Shown(entry.name + ending) + " already, beside " + Shown(entry.name) +
@@ -173,9 +123,8 @@ void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
 void Convert(const ConvertOptions& options, std::ostream& notes) {
   const float factor = scaling::CheckedScale("--scale", options.scale);
   const auto* blocks = std::get_if<BlockFormat>(&options.format);
-  const bool has_blocks = blocks != nullptr || options.hifloat4;
-  const bool has_codes = has_blocks || options.table;
-  if ((options.axis && !has_blocks) || (options.save_scales && !has_codes))
+  const bool has_codes = blocks != nullptr || options.table;
+  if ((options.axis && blocks == nullptr) || (options.save_scales && !has_codes))
     throw ConfigError(std::string(options.axis ? "--axis" : "--save-scales") + ": " +
                       (options.table ? options.table->name : FormatName(options.format)) +
                       " has no scales of blocks; expected a block-scaled --format");
@@ -186,8 +135,6 @@ void Convert(const ConvertOptions& options, std::ostream& notes) {
   for (const TensorEntry& entry : file.entries()) {
     if (!IsConverted(entry, options))
       tensors.Copy(entry, file.Bytes(entry.name));
-    else if (options.hifloat4)
-      ConvertHiFloat4(file, entry, options, factor, tensors);
     else if (options.table)
       ConvertTable(file, entry, options, factor, tensors);
     else if (blocks != nullptr)

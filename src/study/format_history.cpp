@@ -1,10 +1,12 @@
-// underflow.csv names the format of each tensor in each step that was logged, but not what happens
-// beyond its largest value, which the configuration tells.
+// underflow.csv names the format of each tensor in each step that was logged, but not by which mode
+// it is rounded and what happens beyond its largest value, which the configuration tells.
 #include <algorithm>
 
+#include "config/derived.h"
 #include "config/load.h"
 #include "io/tensor_names.h"
 #include "judge/saturation.h"
+#include "number/table_grid.h"
 #include "study/run_files.h"
 
 namespace ada::study {
@@ -32,15 +34,39 @@ TensorFormats FormatHistory::Last() const {
 }
 
 bool RoundsStochastically(const config::PrecisionConfig& precision) {
-  constexpr auto kStochastic = config::RoundingKind::kStochastic;
-  return precision.rounding == kStochastic ||
-         std::any_of(precision.schedule.begin(), precision.schedule.end(),
-                     [=](const auto& change) { return change.rounding == kStochastic; });
+  return config::IsStochastic(precision.rounding) ||
+         std::any_of(precision.schedule.begin(), precision.schedule.end(), [](const auto& change) {
+           return change.rounding && config::IsStochastic(*change.rounding);
+         });
 }
+
+namespace {
+
+// By which modes a step's stored tensors are rounded, which names of formats do not say; steps
+// rise.
+class StoredModes {
+ public:
+  explicit StoredModes(const config::PrecisionConfig& precision) : precision_(precision) {}
+  const TableModes& At(std::int64_t step) {
+    if (step == step_) return modes_;
+    step_ = step;
+    const config::PrecisionConfig now = config::PrecisionAt(precision_, step);
+    modes_ = config::ModesOf(now.rounding, now.overflow, now.random_bits);
+    return modes_;
+  }
+
+ private:
+  const config::PrecisionConfig& precision_;
+  std::int64_t step_ = -1;
+  TableModes modes_;
+};
+
+}  // namespace
 
 // The names are read once each, since a file has them thousands of times.
 FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config) {
   const judge::Saturation saturation(config);
+  StoredModes modes(config.precision);
   std::map<std::string, NumberFormat> by_name;
   FormatHistory history;
   history.scaled_gradients = saturation.scales_gradients();
@@ -52,7 +78,7 @@ FormatHistory ReadFormatHistory(const std::string& folder, const config::Config&
     if (is_new)
       found->second = FormatOfRow(folder, row.kFile, row.step, row.format,
                                   [](const std::string& name) { return config::ReadFormat(name); });
-    NumberFormat format = found->second;
+    NumberFormat format = WithModes(found->second, modes.At(row.step));
     format.saturate = saturation.Of(row.step, row.layer, row.tensor, format);
     history.Add(row.step, row.layer, row.tensor, format);
   });

@@ -248,7 +248,15 @@ TEST_SUITE("cpu") {
       return RefusalOf([&] { With(precision); });
     };
     CHECK(refused("{format: binary9p3se}").find("expected binaryKpPse") != std::string::npos);
-    CHECK(refused("{format: hifloat4}").find("hifloat8") != std::string::npos);
+    CHECK(refused("{format: hifloat4}").find("block-scaled") != std::string::npos);
+    CHECK(Operands("hifloat4").starts_with("hifloat4 hifloat4"));
+    CHECK(Operands("{element: fp4_e1m2, scale: e6m2}").starts_with("hifloat4 hifloat4"));
+    for (const char* other :
+         {"{element: fp4_e2m1, scale: e6m2}", "{element: fp4_e1m2, block: 32, scale: e6m2}"})
+      CHECK(refused(std::string("{operands: ") + other + "}").find("blocks of 64") !=
+            std::string::npos);
+    CHECK(refused("{operands: {x: {format: hifloat4, rounding: stochastic}}}").find("ties away") !=
+          std::string::npos);
     for (const char* key : {"masters", "optimizer_state", "accumulate: {forward: {accumulator",
                             "optimizer_state: {exp_avg"}) {
       const std::string open(key);

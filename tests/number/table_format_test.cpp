@@ -1,5 +1,5 @@
 // Table-driven formats beside recordings of IEEE P3109 (v4.0, exact arithmetic, gfloat), HiFloat8
-// (en_dtypes), HiFloat4 (its reference) and others, where these are there.
+// (en_dtypes) and others, where these are there.
 #include "number/tables/table_format.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,6 @@
 
 #include "io/tensor_files/safetensors.h"
 #include "number/format_codes.h"
-#include "number/tables/hifloat4.h"
 #include "skip.h"
 
 namespace ada {
@@ -128,26 +127,6 @@ TEST_SUITE("cpu") {
           differ += !(e1m2 && std::isnan(x[i])) &&
                     format.CodeOf(static_cast<double>(x[i]), modes) != codes[i];
         CHECK(differ == 0);
-      }
-    }
-  }
-
-  TEST_CASE("HiFloat4: blocks as its reference makes them") {
-    if (!std::filesystem::exists(Folder() + "/cases.safetensors"))
-      ADA_SKIP("the recordings are not there");
-    const SafetensorsFile file = SafetensorsFile::Open(Folder() + "/cases.safetensors");
-    const std::vector<float> x = file.ReadF32("hifloat4.x");
-    const std::vector<double> values = file.ReadF64("hifloat4.value");
-    const auto scale = Codes(file, "hifloat4.scale"), codes = Codes(file, "hifloat4.codes");
-    const auto e8 = Codes(file, "hifloat4.e8"), e16 = Codes(file, "hifloat4.e16");
-    for (std::size_t b = 0; b < scale.size(); ++b) {
-      const HiFloat4Block block = QuantizeHiFloat4(std::span(x).subspan(b * 64, 64));
-      CHECK(block.scale == scale[b]);
-      for (std::size_t i = 0; i < 8; ++i) CHECK(block.e8[i] == e8[b * 8 + i]);
-      for (std::size_t i = 0; i < 16; ++i) CHECK(block.e16[i] == e16[b * 16 + i]);
-      for (std::size_t i = 0; i < 64; ++i) {
-        CHECK(block.codes[i] == codes[b * 64 + i]);
-        CHECK(static_cast<double>(block.values[i]) == values[b * 64 + i]);
       }
     }
   }

@@ -1,4 +1,7 @@
-"""What commands say of sums under precision.accumulate: watch, compare, recommend, accumulators."""
+"""What commands say of sums under precision.accumulate: watch, compare, recommend, accumulators, and
+what-if of a dump, and of rounding modes."""
+import csv
+import io
 import os
 import pathlib
 import subprocess
@@ -19,6 +22,26 @@ scaling: {policy: fixed, scale: 64}
 optimizer: {kind: sgd, lr: 0.05}
 train: {max_steps: 4}
 log: {every: 2, statistics: [dx, dy, dw], histogram_every: 2, what_if: [{accumulate: ada_fp8}]}
+"""
+
+CONVOLUTIONS = """
+seed: 5
+device: {kind: cpu, threads: 1}
+data:
+  dataset: synthetic
+  synthetic: {height: 7, width: 6, channels: 3, classes: 4, train: 60, test: 8}
+  batch_size: 6
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 8, kernel: 3, padding: 1, bias: false}
+    - {name: conv2, kind: conv2d, channels: 12, kernel: 3, padding: 1, stride: 2, groups: 2, bias: false}
+    - {name: conv3, kind: conv2d, channels: 6, kernel: 1, bias: false}
+    - {name: fc, kind: linear, features: 4}
+precision: {format: bf16}
+scaling: {policy: fixed, scale: 64}
+optimizer: {kind: sgd, lr: 0.05}
+train: {max_steps: 2}
+log: {every: 2, histogram_every: 2, dump_every: 2, what_if: [{accumulate: hopper_fp8}, {accumulate: ada_fp8}]}
 """
 
 
@@ -79,6 +102,66 @@ class AccumulateStudy(unittest.TestCase):
         told = self.told(["choose", "plain.yaml", "--formats", "fast.yaml", "--seeds", "1",
                           "--out", "chosen"])
         self.assertIn("sums by hopper_fp8: ", told)
+
+    def rows(self, text):
+        return list(csv.DictReader(io.StringIO(text)))
+
+    def output(self, *arguments):
+        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_sums_of_a_dump(self):
+        """What a dump's products would lose is what log.what_if told of the same step."""
+        (self.folder / "conv.yaml").write_text(CONVOLUTIONS)
+        self.output("train", "conv.yaml", "--output", "conv")
+        rules = ["hopper_fp8", "{forward: ada_fp8, dw: volta_f16}"]
+        asked = [word for rule in rules for word in ("--accumulate", rule)]
+        told = self.rows(self.output("what-if", "conv", "--csv", *asked))
+        run = self.rows((self.folder / "conv/what_if_accumulators.csv").read_text())
+        met = 0
+        for row in run:
+            if row["step"] != "2":
+                continue
+            same = [r for r in told if all(r[k] == row[k] for k in ("layer", "tensor", "accumulator"))]
+            if row["accumulator"] == "ada_fp8" and row["tensor"] != "forward":
+                continue
+            (one,) = same
+            for key in ("numel", "products", "swallowed", "lost", "overflow"):
+                self.assertEqual(one[key], row[key], row)
+            self.assertAlmostEqual(float(one["bias"]), float(row["bias"]), delta=1e-9)
+            met += 1
+        self.assertEqual(met, 11 + 4)  # conv1 has no dx
+        table = " ".join(self.output("what-if", "conv", *asked[:2], "--format", "fp8_e5m2", "--table").split())
+        self.assertIn("hopper_fp8, fp8_e5m2", table)
+
+    def test_judges_round_by_the_modes_of_the_run(self):
+        """What-if of a run as it was is what the run counted."""
+        for mode, unsure in (("toward_zero", False), ("toward_odd", False), ("toward_positive", True)):
+            text = RUN % "none"
+            text = text.replace("format: bf16, operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2}",
+                                f"format: fp8_e4m3, rounding: {mode}").replace("{accumulate: ada_fp8}", "{scale: 1}")
+            (self.folder / f"{mode}.yaml").write_text(text.replace("scale: 64", "scale: 1"))
+            self.output("train", f"{mode}.yaml", "--output", mode)
+            judged = self.rows(self.output("what-if", mode, "--csv"))
+            counted = {(r["step"], r["layer"], r["tensor"]): r
+                       for r in self.rows((self.folder / mode / "underflow.csv").read_text())}
+            lost = 0
+            for row in judged + self.rows((self.folder / mode / "what_if.csv").read_text()):
+                was = counted[row["step"], row["layer"], row["tensor"]]
+                if was["format"] == "fp32" or not row["underflow_pct_nonzero"]:
+                    continue
+                near = float(row["underflow_unsure_pct"]) + 1e-6
+                self.assertLessEqual(abs(float(row["underflow_pct_nonzero"]) - float(was["underflow_pct_nonzero"])),
+                                     near, row)
+                lost += float(row["underflow_pct_nonzero"]) > 0
+                self.assertTrue(unsure or near < 60, row)
+            self.assertEqual(lost > 0, mode != "toward_odd")
+            self.output("recommend", mode)
+        told = subprocess.run([BINARY, "what-if", "toward_positive", "--csv"], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertIn("rounds by sign", told.stderr)
 
     def test_list(self):
         told = self.told(["accumulators"])

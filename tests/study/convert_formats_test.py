@@ -69,6 +69,7 @@ class Convert(unittest.TestCase):
         out = self.converted(t["mxint8.x"], "--format", "mxint8", "--save-scales")
         np.testing.assert_array_equal(out["x"], t["mxint8.value_even"])
         np.testing.assert_array_equal(out["x.scale"].ravel(), t["mxint8.scale"])
+        np.testing.assert_array_equal(out["x.codes"], t["mxint8.codes"])
         out = self.converted(t["nvfp4_ue5m3.x"], "--format", "{element: fp4_e2m1, scale: ue5m3}",
                              "--save-scales")
         np.testing.assert_array_equal(out["x"], t["nvfp4_ue5m3.value"])
@@ -110,7 +111,7 @@ class Convert(unittest.TestCase):
             (("--format", "nvfp4", "--rounding", "toward_zero"), "no plain format"),
             (("--format", "fp16", "--rounding", "up"), "nearest_even, nearest_away"),
             (("--format", "fp16", "--overflow", "wrap"), "none, saturate, saturate_finite"),
-            (("--format", "hifloat4", "--rounding", "toward_zero"), "rounding of its own"),
+            (("--format", "hifloat4", "--rounding", "toward_zero"), "no plain format"),
             (("--format", "fp16", "--random-bits", "4"), "stochastic_a"),
             (("--format", "hifloat8", "--axis", "0"), "no scales of blocks"),
         ):

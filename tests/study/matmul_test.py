@@ -86,6 +86,20 @@ def spread(scales, shape):
     return scales[tuple(slice(n) for n in shape)]
 
 
+def decoded_e4m3(codes):
+    e, m = (codes >> 3) & 15, codes & 7
+    values = np.where(e == 0, m * 2.0**-9, (1 + m / 8) * 2.0 ** (e.astype(int) - 7.0))
+    return (values * np.where(codes & 128, -1, 1)).astype(np.float32)
+
+
+def near_scales(scale):
+    """Largest magnitudes, and the scales about `scale` that fp8_block128 stores for them."""
+    at = (np.float32(448) * np.float32(scale)).view(np.int32)
+    for step in range(-12, 13):
+        amax = np.int32(at + step).view(np.float32)
+        yield amax, np.float32(1) / (np.float32(448) / amax)
+
+
 class MatmulCase(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -274,6 +288,33 @@ class Accumulated(MatmulCase):
                     met += 1
         self.assertGreater(met, 100)
 
+    def test_recorded_sums_of_scaled_blocks(self):
+        """Codes under scales that are no powers of two. A tile takes its scale from its largest value: a row of
+        its own, whose products nobody reads, brings the recorded product of scales about."""
+        operands, results = read(self.FOLDER / "operands.safetensors"), read(self.FOLDER / "results.safetensors")
+        tile = "{element: fp8_e4m3, block: [128, 128], scale: fp32}"
+        keys = [f"precision.operands.{x}={tile}" for x in "xw"] + ["precision.accumulate=hopper_fp8_promote128"]
+        met = 0
+        for one in self.table("sets.csv"):
+            name = f"{one['set']}.hopper_fp8_promote128.scaled"
+            if name not in results:
+                continue
+            a, b = (decoded_e4m3(operands[f"{one['set']}.{x}"]) for x in "ab")
+            scale_a, scale_b = (operands[f"{one['set']}.scale_{x}"] for x in "ab")
+            for row in range(len(a)):
+                x, w = np.zeros((2, a.shape[1]), np.float32), np.zeros((len(b) + 1, a.shape[1]), np.float32)
+                for block in range(scale_a.shape[1]):
+                    wanted = np.float32(scale_a[row, block] * scale_b[block])
+                    left, right = next((p, q) for p in near_scales(scale_a[row, block])
+                                       for q in near_scales(scale_b[block]) if np.float32(p[1] * q[1]) == wanted)
+                    part = slice(128 * block, 128 * (block + 1))
+                    x[0, part], w[:-1, part] = a[row, part] * left[1], b[:, part] * right[1]
+                    x[1, 128 * block], w[-1, 128 * block] = left[0], right[0]
+                out, _ = self.outputs(self.save(x=x, w=w), "--set", *keys)
+                np.testing.assert_array_equal(out["y"][0, :-1], results[name][row], err_msg=name)
+                met += len(b)
+        self.assertGreaterEqual(met, 18)
+
     def test_what_was_swallowed(self):
         write(self.folder / "a.safetensors", {
             "x": np.array([[1024, 0.0625, 0.0625, 0]], np.float32), "w": np.ones((1, 4), np.float32)})
@@ -353,9 +394,7 @@ class Command(MatmulCase):
                 scale = np.where(e == 0, m * 2.0**-9, (1 + m / 8) * 2.0 ** (e - 7))
                 decoded = table[codes & 7] * np.where(codes & 8, -1, 1) * scale * out["dx.dy.amax"] / 2688
             else:
-                e, m = (codes >> 3) & 15, codes & 7
-                decoded = np.where(e == 0, m * 2.0**-9, (1 + m / 8) * 2.0 ** (e.astype(int) - 7.0))
-                decoded = decoded * np.where(codes & 128, -1, 1)
+                decoded = decoded_e4m3(codes)
             np.testing.assert_allclose(values, decoded, rtol=3e-7)
 
     def test_rows_and_static_scales(self):
@@ -443,6 +482,26 @@ class Command(MatmulCase):
                     np.testing.assert_array_equal(out["forward.x"], want, err_msg=f"{name} {mode} {overflow}")
                     row = next(r for r in rows if r["tensor"] == "x")
                     self.assertEqual(int(row["lost"]), int(((want == 0) & (x != 0)).sum()))
+
+    def test_hifloat4(self):
+        """Operands are what `convert` gives along the sum; its parts are those of the operand."""
+        t = self.layer(40, 100, 9)
+        keys = [f"precision.operands.{name}=hifloat4" for name in t]
+        out, rows = self.outputs(self.save(**t), "--set", *keys)
+        self.assertEqual({row["format"] for row in rows if row["scale_log2_min"]}, {"hifloat4"})
+        for operand, axis in AXIS.items():
+            source, target = self.folder / "one.safetensors", self.folder / "kept.safetensors"
+            write(source, {"x": t[operand.split(".")[1]]})
+            run("convert", source, target, "--format", "hifloat4", "--axis", axis, "--save-scales")
+            kept = read(target)
+            np.testing.assert_array_equal(out[operand], kept["x"], err_msg=operand)
+            for part in ("scale", "e8", "e16", "codes"):
+                np.testing.assert_array_equal(out[f"{operand}.{part}"], kept[f"x.{part}"])
+            row = next(r for r in rows if f"{r['matmul']}.{r['tensor']}" == operand)
+            lost = (kept["x"] == 0) & (t[operand.split(".")[1]] != 0)
+            self.assertEqual(int(row["lost"]), int(lost.sum()))
+        again, _ = self.outputs(self.save(**t), "--set", *keys, "precision.accumulate=fma_fp32")
+        np.testing.assert_array_equal(again["forward.x"], out["forward.x"])
 
     def test_as_forward(self):
         t = self.layer(32, 64, 32)

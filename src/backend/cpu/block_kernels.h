@@ -15,7 +15,7 @@ struct BlockArgs {
   TensorSpan from;
   TensorSpan to;                // fp32, or bf16 where it holds every value (HoldersOf)
   BlockLayout layout;           // of both; stride or matrix_stride is 1
-  BlockFormat format;           // of every rule but kFourOverSix
+  BlockFormat format;           // of every rule but kFourOverSix and kHiFloat4
   bool bf16_input = false;      // as of BlockGridOf
   const TensorFactor* tensors;  // one, or one for each line, [matrices, rows]
   bool tensor_each = false;

@@ -115,6 +115,12 @@ class CudaBackend final : public Backend {
               throw ConfigError("precision.operands.attention: layer " + s.layer +
                                 ": the CUDA backend multiplies attention's operands as they are "
                                 "stored; leave the key out, or train on the CPU (device: cpu)");
+          if constexpr (requires { s.operands; })
+            for (const OperandRounding& operand : s.operands)
+              if (operand.rounds && operand.block && operand.block->rule == BlockRule::kHiFloat4)
+                throw ConfigError("precision.operands: layer " + s.layer +
+                                  ": the CUDA backend has no hifloat4; train on the CPU (device: "
+                                  "cpu)");
           std::unique_ptr<Op> op;
           if constexpr (HasValues<std::decay_t<decltype(s)>>)
             op = MakeValueOp(context_, spec);

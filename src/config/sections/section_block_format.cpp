@@ -10,16 +10,21 @@ namespace ada::config {
 namespace {
 
 // The kinds of a block's scale: a power of two of eight bits (OCP Microscaling Formats), FP8 as in
-// NVFP4, or fp32 as in DeepSeek-V3.
+// NVFP4, fp32 as in DeepSeek-V3, or HiFloat4's.
 const EnumNames<BlockScale> kBlockScales = {{"e8m0", BlockScale::kE8M0},
                                             {"fp8_e4m3", BlockScale::kFp8E4M3},
                                             {"fp32", BlockScale::kFp32},
-                                            {"ue5m3", BlockScale::kUE5M3}};
-const EnumNames<BlockRule> kBlockRules = {
-    {"floor", BlockRule::kFloor},     {"ceil", BlockRule::kCeil},
-    {"even", BlockRule::kEven},       {"rceil", BlockRule::kRceil},
-    {"te", BlockRule::kTe},           {"four_over_six", BlockRule::kFourOverSix},
-    {"torchao", BlockRule::kTorchao}, {"modelopt", BlockRule::kModelopt}};
+                                            {"ue5m3", BlockScale::kUE5M3},
+                                            {"e6m2", BlockScale::kE6M2}};
+const EnumNames<BlockRule> kBlockRules = {{"floor", BlockRule::kFloor},
+                                          {"ceil", BlockRule::kCeil},
+                                          {"even", BlockRule::kEven},
+                                          {"rceil", BlockRule::kRceil},
+                                          {"te", BlockRule::kTe},
+                                          {"four_over_six", BlockRule::kFourOverSix},
+                                          {"torchao", BlockRule::kTorchao},
+                                          {"modelopt", BlockRule::kModelopt},
+                                          {"hifloat4", BlockRule::kHiFloat4}};
 const EnumNames<BlockError> kBlockErrors = {{"mae", BlockError::kMae}, {"mse", BlockError::kMse}};
 
 Key ElementKey(NumberFormat& element) {

@@ -98,11 +98,13 @@ Section SectionOfOperand(OperandConfig& operand, Follows follows) {
         operand.rounding != RoundingKind::kStochastic)
       context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
                            "elements of blocks are rounded by nearest or stochastic alone");
-    if (block == nullptr || block->rule != BlockRule::kFourOverSix ||
-        operand.rounding != RoundingKind::kStochastic)
-      return;
-    context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
-                         "rule four_over_six compares values rounded to nearest");
+    if (block == nullptr || operand.rounding != RoundingKind::kStochastic) return;
+    if (block->rule == BlockRule::kFourOverSix)
+      context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
+                           "rule four_over_six compares values rounded to nearest");
+    if (block->rule == BlockRule::kHiFloat4)
+      context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
+                           "hifloat4 rounds to nearest, ties away from zero");
   };
   return section;
 }

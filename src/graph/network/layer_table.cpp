@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "error.h"
+#include "io/tensor_names.h"
 
 namespace ada::graph {
 namespace {
@@ -13,9 +14,11 @@ namespace {
 using Row = std::vector<std::string>;
 
 // Columns in this order, whatever the order of the notes.
-constexpr auto kTensors =
-    std::to_array<const char*>({"p", "y", "w", "dy", "dx", "dx2", "dv", "ds", "dq", "dk", "dw",
-                                "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"});
+constexpr auto kTensors = std::to_array<const char*>(
+    {"p",   "y",         "w",         "dy",    "dx",   "dx2",   "dv",    "ds",    "dq",  "dk",
+     "dw",  "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x",  "dw.dy", "s.q",   "s.k", "y.p",
+     "y.v", "dv.p",      "dv.dy",     "dp.dy", "dp.v", "dq.ds", "dq.k",  "dk.ds", "dk.q"});
+static_assert(kTensors.size() == 11 + kOperands + kAttentionOperands);
 
 // Empty where a layer multiplies nothing, so that the eye finds the products.
 std::string Mflop(double value) {
@@ -29,6 +32,7 @@ std::string Count(std::int64_t value) { return value == 0 ? "" : std::to_string(
 Row HeadRow() {
   Row row = {"layer", "kind", "output", "parameters", "MFLOP"};
   row.insert(row.end(), kTensors.begin(), kTensors.end());
+  row.emplace_back("sums");
   row.emplace_back("policy");
   return row;
 }
@@ -41,6 +45,7 @@ Row RowOf(const LayerRow& layer, const LayerNotes& notes) {
                                     [&](const auto& format) { return format.first == tensor; });
     row.push_back(found == notes.formats.end() ? "" : FormatName(found->second));
   }
+  row.push_back(notes.sums);
   row.push_back(notes.policy);
   return row;
 }

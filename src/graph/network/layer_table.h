@@ -30,12 +30,13 @@ struct LayerRow {
 struct LayerNotes {
   // The formats of what it rounds, by tensor (io/tensor_names.h).
   std::vector<std::pair<std::string, AnyFormat>> formats;
+  std::string sums;  // the accumulators of its products; empty: fp32
   std::string policy;
 };
 
 // A header, one line for each layer (name, kind, output shape, parameters, MFLOP, the format of
-// each tensor that it rounds, policy) and the totals, in aligned columns. `notes`: one for each
-// layer. Columns that are empty for all layers are omitted.
+// each tensor that it rounds, sums, policy) and the totals, in aligned columns. `notes`: one for
+// each layer. Columns that are empty for all layers are omitted.
 std::vector<std::string> LayerTable(const std::vector<LayerRow>& layers,
                                     const std::vector<LayerNotes>& notes);
 

@@ -235,6 +235,40 @@ void RefuseSumsWithoutExponents(const NumberFormat& format, const std::string& l
                     "signed format of {exponent, mantissa}, or leave the key out");
 }
 
+namespace {
+
+// What each product with an accumulator takes: its operands, or what is stored where these are not
+// rounded once more.
+void RefuseSums(const Network& network, const NetworkStorage& storage, std::size_t i) {
+  const Node& node = network.nodes[i];
+  const auto& sums = storage.accumulators[i];
+  const auto refuse = [&](const NumberFormat& format) {
+    RefuseSumsWithoutExponents(format, node.config.name);
+  };
+  const auto stored = [&](Operand operand) {
+    if (IsWeight(operand)) return storage.weights[i].format;
+    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+    return is_x ? storage.values[static_cast<std::size_t>(node.inputs[0])].format
+                : storage.arriving[i + 1].format;
+  };
+  for (std::size_t k = 0; k < kOperands; ++k) {
+    if (!sums[k / 2]) continue;  // each product has two operands
+    const OperandRule& rule = storage.operands[i].rules[k];
+    refuse(rule.rounds ? rule.format : stored(static_cast<Operand>(k)));
+  }
+  const auto attention = storage.attention.find(static_cast<int>(i));
+  if (attention == storage.attention.end() ||
+      std::none_of(sums.begin(), sums.end(), [](const auto& sum) { return sum.has_value(); }))
+    return;
+  for (const int input : node.inputs)
+    refuse(storage.values[static_cast<std::size_t>(input)].format);
+  for (const OperandRule& rule : storage.operands[i].attention)
+    if (rule.rounds) refuse(rule.format);
+  if (attention->second.rounds_p) refuse(attention->second.p.format);
+}
+
+}  // namespace
+
 void RefuseTables(const Network& network, const NetworkStorage& storage, bool has_tables) {
   const auto check = [&](const NumberFormat& format, const std::string& layer) {
     if (format.table == 0 || has_tables) return;
@@ -251,17 +285,7 @@ void RefuseTables(const Network& network, const NetworkStorage& storage, bool ha
           storage.arriving[i + 1], storage.weights[i], storage.weight_gradients[i]})
       check(stored.format, layer);
     for (const OperandRule& rule : storage.operands[i].rules) check(rule.format, layer);
-    const auto& sums = storage.accumulators[i];
-    if (std::none_of(sums.begin(), sums.end(), [](const auto& s) { return s.has_value(); }))
-      continue;
-    const auto refuse = [&](const NumberFormat& format) {
-      RefuseSumsWithoutExponents(format, layer);
-    };
-    refuse(storage.weights[i].format);
-    for (const int input : network.nodes[i].inputs)
-      refuse(storage.values[static_cast<std::size_t>(input)].format);
-    refuse(storage.arriving[i + 1].format);
-    for (const OperandRule& rule : storage.operands[i].rules) refuse(rule.format);
+    RefuseSums(network, storage, i);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "number/blocks/block_choices_inline.h"
 #include "number/blocks/block_counts.h"
 #include "number/stats.h"
 
@@ -126,7 +127,15 @@ ADA_HOST_DEVICE static inline void CountBlockOf(const BlockGrid& grid, const Ten
   const BlockSums sums = SumsOfBlock(n, at);
   const float largest = sums.finite ? sums.largest : OfBits(kInfinityBits);
   ++counts.blocks;
-  for (std::int64_t i = 0; i < n; ++i) CountValue(grid, tensor, factor, at(i), largest, counts);
+  const auto given = [&at](std::int64_t i) { return at(i).x; };
+  for (std::int64_t i = 0; i < n; ++i) {
+    // Where values are doubled, so is the largest that a value of them may be lost beside.
+    const BlockFactor own = FactorAt(grid, factor, n, i, given);
+    const float beside = IsFinite(factor.decode) && factor.decode > 0
+                             ? largest * (own.decode / factor.decode)
+                             : largest;
+    CountValue(grid, tensor, own, at(i), beside, counts);
+  }
   const bool zero = sums.largest == 0 && sums.finite;
   counts.zero_blocks += zero;
   counts.broken_blocks += sums.broken;
@@ -141,10 +150,12 @@ template <class ValueAt>
 ADA_HOST_DEVICE static inline std::int64_t SubnormalsOfBlock(const BlockGrid& grid,
                                                              const BlockFactor& factor,
                                                              std::int64_t n, const ValueAt& at) {
-  const float least = OfBits(grid.element.min_normal) * factor.decode;
+  const auto given = [&at](std::int64_t i) { return at(i).x; };
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const float decoded = at(i).decoded;
+    const float least =
+        OfBits(grid.element.min_normal) * FactorAt(grid, factor, n, i, given).decode;
     count += decoded != 0 && OfBits(MagnitudeBits(decoded)) < least;
   }
   return count;

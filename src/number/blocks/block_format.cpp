@@ -14,13 +14,15 @@ BlockFormat Mx(const NumberFormat& element) {
 }
 
 // Relies on the order of BlockRule: rules of e8m0 first, then kTe, then those that only fp8_e4m3
-// has.
+// has, then kHiFloat4.
 bool Knows(BlockScale scale, BlockRule rule) {
   switch (scale) {
     case BlockScale::kE8M0:
       return rule < BlockRule::kTe;
     case BlockScale::kFp8E4M3:
-      return rule >= BlockRule::kTe;
+      return rule >= BlockRule::kTe && rule < BlockRule::kHiFloat4;
+    case BlockScale::kE6M2:
+      return rule == BlockRule::kHiFloat4;
     case BlockScale::kFp32:
     case BlockScale::kUE5M3:
       return rule == BlockRule::kTe;
@@ -31,7 +33,7 @@ bool Knows(BlockScale scale, BlockRule rule) {
 // The rules of a scale in words, as "floor, ceil, even, rceil".
 std::string RulesOf(BlockScale scale) {
   std::string rules;
-  for (int i = 0; i <= static_cast<int>(BlockRule::kModelopt); ++i) {
+  for (int i = 0; i <= static_cast<int>(BlockRule::kHiFloat4); ++i) {
     const auto rule = static_cast<BlockRule>(i);
     if (!Knows(scale, rule)) continue;
     if (!rules.empty()) rules += ", ";
@@ -58,6 +60,9 @@ BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale) {
     case BlockScale::kUE5M3:
       format.block = 16, format.rule = BlockRule::kTe;
       break;
+    case BlockScale::kE6M2:
+      format.block = kHiFloat4Block, format.rule = BlockRule::kHiFloat4;
+      break;
   }
   return format;
 }
@@ -75,6 +80,9 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   if (!Knows(format.scale, format.rule))
     return "scale " + std::string(ToString(format.scale)) + " has no rule " +
            std::string(ToString(format.rule)) + "; it has " + RulesOf(format.scale);
+  const bool hifloat4 = format.rule == BlockRule::kHiFloat4;
+  if (hifloat4 && (format.element != kFp4E1M2 || format.block != kHiFloat4Block || format.square))
+    return "scale e6m2 is for elements of fp4_e1m2 in blocks of 64 values";
   if ((format.tensor_scale || format.row_scaled) && format.scale != BlockScale::kFp8E4M3)
     return "only scale fp8_e4m3 has a tensor_scale";
   if (format.power_of_two && format.scale != BlockScale::kFp32)
@@ -92,15 +100,25 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   return format.top == 448 || format.top == 256 ? "" : "top is 448 or 256";
 }
 
+// HiFloat4 has a bit for each eight and each four values beside the scale.
+double BitsPerValue(const BlockFormat& format) {
+  double shared = format.scale == BlockScale::kFp32 ? 32 : 8;
+  if (format.rule == BlockRule::kHiFloat4) shared += kHiFloat4Block / 8 + kHiFloat4Block / 4;
+  const double values = format.square ? double{1} * format.block * format.block : format.block;
+  return 1 + format.element.exponent_bits + format.element.mantissa_bits + shared / values;
+}
+
 // Elements have at most 7 significant bits. Times a power of two they keep them: values end where
 // fp32 does, as bf16's do, and on the side of small ones a value that has 16 bits is a multiple of
 // 2^-133, bf16's smallest, and stays one where it is rounded. Others may be times 2^-127 as small
 // as an element is, which the elements of 6 and 4 bits leave room for. A scale of fp8_e4m3 by
 // itself has 4 bits more, 8 in all with an element of 4, and a small range. By ue5m3 values are
-// divided in fp32. Any other scale has all bits of fp32.
+// divided in fp32. HiFloat4's elements and its scale have 3 bits each. Any other scale has all bits
+// of fp32.
 bool FitsBf16(const BlockFormat& format, bool of_16_bits) {
   if (format.scale == BlockScale::kE8M0 || format.power_of_two)
     return of_16_bits || format.element.smallest_subnormal() >= 0x1p-6;
+  if (format.scale == BlockScale::kE6M2) return true;
   return format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale &&
          format.element.mantissa_bits <= 3;
 }
@@ -114,7 +132,8 @@ const std::vector<NamedBlockFormat>& NamedBlockFormats() {
       {"mxfp4", Mx(kFp4E2M1)},
       {"mxint8", Mx(kMxInt8)},
       {"nvfp4", DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3)},
-      {"fp8_block128", DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32)}};
+      {"fp8_block128", DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32)},
+      {"hifloat4", DefaultBlockFormat(kFp4E1M2, BlockScale::kE6M2)}};
   return formats;
 }
 
@@ -127,13 +146,13 @@ const std::vector<NamedFormat>& BlockElements() {
 }
 
 std::string_view ToString(BlockScale scale) {
-  constexpr std::array<std::string_view, 4> kWords = {"e8m0", "fp8_e4m3", "fp32", "ue5m3"};
+  constexpr std::array<std::string_view, 5> kWords = {"e8m0", "fp8_e4m3", "fp32", "ue5m3", "e6m2"};
   return kWords[static_cast<std::size_t>(scale)];
 }
 
 std::string_view ToString(BlockRule rule) {
-  constexpr std::array<std::string_view, 8> kWords = {
-      "floor", "ceil", "even", "rceil", "te", "four_over_six", "torchao", "modelopt"};
+  constexpr std::array<std::string_view, 9> kWords = {
+      "floor", "ceil", "even", "rceil", "te", "four_over_six", "torchao", "modelopt", "hifloat4"};
   return kWords[static_cast<std::size_t>(rule)];
 }
 

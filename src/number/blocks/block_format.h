@@ -11,11 +11,11 @@
 
 namespace ada {
 
-// How a block's scale is stored: a power of two in 8 bits, an fp8 number with or without a sign, or
-// an fp32 number.
-enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32, kUE5M3 };
+// How a block's scale is stored: a power of two in 8 bits, an fp8 number with or without a sign, an
+// fp32 number, or HiFloat4's, which has 6 bits of exponent and 2 of mantissa.
+enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32, kUE5M3, kE6M2 };
 // How the scale is computed from the largest magnitude of a block. e8m0 has the first four; the
-// others have kTe (Transformer Engine's rule), fp8_e4m3 also those after it.
+// others have kTe (Transformer Engine's rule), fp8_e4m3 also those after it, and e6m2 the last.
 enum class BlockRule : std::uint8_t {
   kFloor,
   kCeil,
@@ -24,7 +24,8 @@ enum class BlockRule : std::uint8_t {
   kTe,
   kFourOverSix,
   kTorchao,
-  kModelopt
+  kModelopt,
+  kHiFloat4
 };
 // By which error kFourOverSix chooses between its two scales.
 enum class BlockError : std::uint8_t { kMae, kMse };
@@ -46,12 +47,16 @@ struct BlockFormat {
 };
 
 inline constexpr int kMostBlock = 1024;  // the largest `block`
+inline constexpr int kHiFloat4Block = 64;
 
 // The format with default settings for its scale: block size and rule; for nvfp4 the tensor scale
 // too.
 BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale);
 // Why there is no such format, or "": for example a rule that its kind of scale does not have.
 std::string RefuseBlockFormat(const BlockFormat& format);
+
+// Bits of a value with its part of the block's scale.
+double BitsPerValue(const BlockFormat& format);
 
 // Whether bf16 can hold every value of the format, for inputs stored in 16 bits or for any.
 bool FitsBf16(const BlockFormat& format, bool of_16_bits);

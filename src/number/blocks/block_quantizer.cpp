@@ -53,14 +53,22 @@ void QuantizeUnder(const BlockFormat& format, const BlockLayout& layout, float t
     const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
     if (output.scales != nullptr) output.scales[block] = factor.stored;
     ++block;
+    const auto n = static_cast<std::int64_t>(values.size());
+    const auto given = [&values](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
     at = 0;
     ForPlaces(layout, tile, [&](std::int64_t to) {
-      const float scaled = Scaled(grid, factor, values[at]);
+      const auto i = static_cast<std::int64_t>(at);
+      const BlockFactor own = FactorAt(grid, factor, n, i, given);
       const float element =
-          output.words
-              ? RoundElementRandomly(grid, scaled, output.words->At(static_cast<std::uint64_t>(to)))
-              : RoundElement(grid, scaled);
-      decoded[at] = ValueOf(grid, factor, element);
+          output.words ? RoundElementRandomly(grid, Scaled(grid, own, values[at]),
+                                              output.words->At(static_cast<std::uint64_t>(to)))
+                       : NearestElement(grid, own, values[at]);
+      decoded[at] = ValueOf(grid, own, element);
+      if (output.doubled != nullptr) {
+        const DoubledValues doubled = DoubledAt(factor, n, i, given);
+        output.doubled[to] =
+            static_cast<std::uint8_t>((doubled.eight ? 1 : 0) | (doubled.four ? 2 : 0));
+      }
       if (output.values != nullptr) output.values[to] = decoded[at];
       if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
       ++at;
@@ -131,9 +139,11 @@ void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
   for (std::int64_t i = 0; i < std::ssize(row_amaxes); ++i) {
     const std::int64_t begin =
         i / layout.rows * layout.matrix_stride + i % layout.rows * layout.row_stride;
-    QuantizedBlocks of_line = {output.values == nullptr ? nullptr : output.values + begin,
-                               output.codes == nullptr ? nullptr : output.codes + begin,
-                               output.scales == nullptr ? nullptr : output.scales + i * blocks,
+    const auto from = [](auto* first, std::int64_t at) {
+      return first == nullptr ? nullptr : first + at;
+    };
+    QuantizedBlocks of_line = {from(output.values, begin), from(output.codes, begin),
+                               from(output.scales, i * blocks), from(output.doubled, begin),
                                output.words};
     if (of_line.words) of_line.words->first += static_cast<std::uint64_t>(begin);
     QuantizeUnder(format, line, row_amaxes[static_cast<std::size_t>(i)], bf16_input, input + begin,

@@ -82,8 +82,10 @@ struct QuantizedBlocks {
   float* values = nullptr;        // decoded, in the layout of the input (may be the input)
   std::uint8_t* codes = nullptr;  // of elements, one a byte, in the layout of the input
   float* scales = nullptr;        // as stored, [matrices, block_rows, blocks_per_row]
+  // HiFloat4: bit 0 where a value's eight are doubled, bit 1 where its four are; as `codes`.
+  std::uint8_t* doubled = nullptr;
   // If set, elements are rounded stochastically: value i of the input by random word i of (key,
-  // draw). Not for kFourOverSix.
+  // draw). Not for kFourOverSix and kHiFloat4.
   std::optional<RoundingWords> words = {};
 };
 

@@ -6,6 +6,8 @@
 //   te     Transformer Engine at d0067d0: NVFP4QuantizerRef, BlockwiseQuantizerReference; scale
 //          fp8_e4m3 without a tensor scale: torchao 0.18.0, nvfp4_quantize
 //   torchao   the latter with a tensor scale; modelopt: nvidia-modelopt 0.47.0, NVFP4QTensor
+//   hifloat4  github.com/global-computing-consortium/HiFloat4 at 6d937b6, HiF4_NVFP4_v14f16.To_HiFX
+//             with N = 4, which computes in double and rounds to bf16 in between
 #pragma once
 #include <cstdint>
 
@@ -21,7 +23,7 @@ inline constexpr int kNanE8M0 = 255;  // the code of NaN
 // Constants of a block format.
 struct BlockGrid {
   NumberGrid element;  // saturates
-  NumberGrid scale;    // e4m3 or ue5m3, which saturate
+  NumberGrid scale;    // e4m3, ue5m3 or e6m2, which saturate
   BlockScale kind = BlockScale::kE8M0;
   BlockRule rule = BlockRule::kFloor;
   BlockError error = BlockError::kMae;
@@ -31,7 +33,7 @@ struct BlockGrid {
   bool has_nan = false;         // elements can be NaN
   bool divides = false;         // elements are rounded from x / decode, not x * encode
   int top_exponent = 0;         // of the largest element
-  float top = 0;                // the largest element
+  float top = 0;                // the largest element, of HiFloat4 doubled twice
   float top_reciprocal = 0;     // fp32(1 / top)
   float tensor_top = 0;         // the tensor's largest magnitude is mapped to this: 2688
   float tensor_reciprocal = 0;  // fp32(1 / tensor_top)
@@ -40,8 +42,9 @@ struct BlockGrid {
 
 // The format of a stored scale that is no power of two and no fp32; positive numbers alone.
 ADA_HOST_DEVICE static constexpr NumberFormat ScaleFormatOf(BlockScale scale) {
-  return scale == BlockScale::kUE5M3 ? NumberFormat{5, 3, 15, false, true, true, true}
-                                     : NumberFormat{4, 3, 7, false, true, true, true};
+  if (scale == BlockScale::kUE5M3) return {5, 3, 15, false, true, true, true};
+  if (scale == BlockScale::kE6M2) return {6, 2, 48, false, true, true, true, false};
+  return {4, 3, 7, false, true, true, true};
 }
 
 // The grid of a format that RefuseBlockFormat accepts. `bf16_input`: values are given as bf16,
@@ -61,6 +64,7 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   grid.has_nan = format.element.has_nan;
   grid.divides = format.rule == BlockRule::kModelopt || format.scale == BlockScale::kUE5M3;
   grid.top = OfBits(grid.element.largest);
+  if (format.rule == BlockRule::kHiFloat4) grid.top *= 4;  // an element may be doubled twice
   grid.top_exponent = static_cast<int>(grid.element.largest >> 23) - 127;
   grid.top_reciprocal = 1.0f / grid.top;
   grid.tensor_top =
@@ -213,6 +217,20 @@ ADA_HOST_DEVICE static inline BlockFactor Fp32FactorOf(const BlockGrid& grid, fl
   return {stored, encode, stored, bounded, false};
 }
 
+// --- e6m2 ----------------------------------------------------------------------------------------
+
+// A block that is not finite becomes NaN.
+ADA_HOST_DEVICE static inline BlockFactor E6M2FactorOf(const BlockGrid& grid, float amax) {
+  const float nan = OfBits(kQuietNanBits), least = PowerOfTwo(-48);
+  if (BitsOf(amax) >= kInfinityBits) return {nan, nan, nan, false, false};
+  const float seventh = OfBf16(Bf16CodeOf(grid.top_reciprocal));
+  const double wanted = static_cast<double>(amax) * static_cast<double>(seventh);
+  const float near = OfBf16(Bf16CodeOf(OddFloatOf(wanted)));
+  const float stored = RoundToGrid(grid.scale, near < least ? least : near);
+  return {stored, OfBf16(Bf16CodeOf(1.0f / stored)), stored, stored <= least,
+          stored == OfBits(grid.scale.largest)};
+}
+
 // --- All kinds -----------------------------------------------------------------------------------
 
 // `amax`: of the block. For kFourOverSix the six; the choice between the two needs the values.
@@ -221,6 +239,7 @@ ADA_HOST_DEVICE static inline BlockFactor BlockFactorOf(const BlockGrid& grid,
   if (grid.kind == BlockScale::kE8M0) return E8M0FactorOf(grid, amax);
   if (grid.kind == BlockScale::kFp32) return Fp32FactorOf(grid, amax);
   if (grid.kind == BlockScale::kUE5M3) return UE5M3FactorOf(grid, amax);
+  if (grid.kind == BlockScale::kE6M2) return E6M2FactorOf(grid, amax);
   if (grid.rule == BlockRule::kFourOverSix) return SixFactorOf(grid, tensor, amax);
   return Fp8FactorOf(grid, tensor, amax);
 }
@@ -271,7 +290,7 @@ ADA_HOST_DEVICE static inline std::uint8_t ElementCodeOf(const NumberFormat& for
   return static_cast<std::uint8_t>(sign | static_cast<std::uint32_t>(integer));
 }
 
-// The code of a stored scale of e8m0, fp8_e4m3 or ue5m3.
+// The code of a stored scale of e8m0, fp8_e4m3, ue5m3 or e6m2.
 ADA_HOST_DEVICE static inline std::uint8_t ScaleCodeOf(BlockScale kind, float stored) {
   if (kind != BlockScale::kE8M0) return ElementCodeOf(ScaleFormatOf(kind), stored);
   const std::uint32_t bits = MagnitudeBits(stored);

@@ -61,6 +61,7 @@ std::string BlockLine(const NamedBlockFormat& named) {
          (f.row_scaled     ? ", and a scale of each row"
           : f.tensor_scale ? ", and a scale of the tensor"
                            : "") +
+         (f.rule == BlockRule::kHiFloat4 ? ", which eight and four values may double" : "") +
          ", rule " + std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
 }
 
@@ -93,9 +94,6 @@ std::vector<std::string> ListFormats() {
                                                             : "NaN"));
   for (const std::string& name : TableFormatNames()) lines.push_back(TableLine(name));
   for (const NamedBlockFormat& f : NamedBlockFormats()) lines.push_back(BlockLine(f));
-  lines.push_back(
-      "hifloat4: quarters from 0 to 1.75 in blocks of 64 values with a scale in {exponent: 6, "
-      "mantissa: 2}, which eight and four values may double; of `convert` alone");
   return lines;
 }
 
@@ -165,7 +163,6 @@ void AddFormatFields(const std::string& name, OrderedJson& entry) {
                   {"smallest_normal", grid.smallest_normal},
                   {"smallest_subnormal", grid.smallest}});
   }
-  if (name == "hifloat4") entry["kind"] = "convert";
   for (const NamedBlockFormat& f : NamedBlockFormats())
     if (name == f.name) entry.update(BlockFormatJson(f.format));
 }

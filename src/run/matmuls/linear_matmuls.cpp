@@ -154,10 +154,11 @@ void LinearLayer::AddSums() {
     sums_[i].rule = spec_.sums[i].rule = rules[i];
     if (!rules[i]) continue;
     spec_.sums[i].counts = &sums_[i].counts;
-    for (const NumberFormat& stored : {stored_.x.format, stored_.w.format, stored_.dy.format})
-      graph::RefuseSumsWithoutExponents(stored, setup_.layer);
-    for (const backend::OperandRounding& how : spec_.operands)
-      graph::RefuseSumsWithoutExponents(how.format, setup_.layer);
+    for (const std::size_t k : {2 * i, 2 * i + 1}) {
+      const backend::OperandRounding& how = spec_.operands[k];
+      graph::RefuseSumsWithoutExponents(
+          how.rounds ? how.format : StoredOf(static_cast<Operand>(k)).format, setup_.layer);
+    }
   }
 }
 

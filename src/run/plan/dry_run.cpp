@@ -65,6 +65,20 @@ std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
   return text.empty() ? "-" : text;
 }
 
+// The accumulators of a layer's products: one name where all have the same.
+std::string SumsWord(const std::string& layer, const graph::Graph& graph) {
+  std::string all, text;
+  bool same = true;
+  for (const graph::SumPoint& point : graph.sums()) {
+    if (point.layer != layer) continue;
+    const std::string rule = scaling::AccumulatorText(point.rule);
+    same = same && (all.empty() || all == rule);
+    all = rule;
+    text += (text.empty() ? std::string() : ", ") + NameOf(point.product) + " " + rule;
+  }
+  return same ? all : text;
+}
+
 // The layers between the images, which are rounded as they come, and the loss, whose dx the logs
 // call loss.dx.
 std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::Graph& graph,
@@ -76,8 +90,10 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
   rows.insert(rows.end(), graph.layers().begin(), graph.layers().end());
   rows.push_back(loss);
   std::vector<graph::LayerNotes> notes(rows.size());
-  notes.front() = {{{"y", graph.input_format()}}, "-"};
+  notes.front().formats = {{"y", graph.input_format()}};
+  notes.front().policy = "-";
   for (std::size_t i = 1; i < rows.size(); ++i) {
+    notes[i].sums = SumsWord(rows[i].name, graph);
     notes[i].policy = PolicyWord(rows[i].name, graph, policy);
     for (const graph::RoundingPoint& point : graph.roundings())
       if (point.layer == rows[i].name)

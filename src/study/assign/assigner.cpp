@@ -18,12 +18,6 @@ double BitsOfPlain(const NumberFormat& format) {
   return 1 + format.exponent_bits + format.mantissa_bits;
 }
 
-double BitsOfBlock(const BlockFormat& format) {
-  const double scale = format.scale == BlockScale::kFp32 ? 32 : 8;
-  const double values = format.square ? double{1} * format.block * format.block : format.block;
-  return BitsOfPlain(format.element) + scale / values;
-}
-
 bool IsFp32(const AnyFormat& format) { return format == AnyFormat(kFp32); }
 
 // Those that round something where formats are below fp32.
@@ -66,7 +60,7 @@ config::LayerPrecisionConfig EntryFor(const run::ForkLayer& layer, const AnyForm
 
 double BitsOf(const AnyFormat& format) {
   const auto* block = std::get_if<BlockFormat>(&format);
-  return block ? BitsOfBlock(*block) : BitsOfPlain(std::get<NumberFormat>(format));
+  return block ? BitsPerValue(*block) : BitsOfPlain(std::get<NumberFormat>(format));
 }
 
 Assigner::Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log)

@@ -87,7 +87,7 @@ std::vector<Suspect> Suspects(const run::ForkSource& source, BlameOptions::By by
 }
 
 // Entries go to the end of precision.layers, where they win. An operand that is set to no format is
-// taken as it is stored, that is in fp32 then.
+// taken as it is stored, that is in fp32 then; sums of a layer are fp32's, too.
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect) {
   using enum Operand;
   config::PrecisionConfig freed = precision;
@@ -95,11 +95,21 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
     for (const Operand operand : taken)
       entry.operands.by_operand[IndexOf(operand)] = config::OperandConfig();
   };
+  const auto take_attention = [](config::LayerPrecisionConfig& entry,
+                                 std::initializer_list<AttentionTensor> taken) {
+    for (const AttentionTensor tensor : taken)
+      entry.operands.attention[static_cast<std::size_t>(tensor)] = config::OperandConfig();
+  };
+  const bool accumulates = precision.accumulate.given() ||
+                           std::any_of(precision.layers.begin(), precision.layers.end(),
+                                       [](const auto& entry) { return entry.accumulate.given(); });
   for (const std::string& layer : suspect.layers) {
     config::LayerPrecisionConfig& entry = freed.layers.emplace_back();
     entry.match = layer;
     entry.activations = entry.weights = entry.gradients = entry.weight_gradients = kFp32;
     entry.operands.by_operand.fill(config::OperandConfig());
+    entry.operands.attention.fill(config::OperandConfig());
+    if (accumulates) entry.accumulate.by_product.fill(config::AccumulateConfig());
   }
   if (!suspect.layers.empty()) return freed;
   if (suspect.tensor == "masters") freed.masters = {};
@@ -109,6 +119,8 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
   if (suspect.tensor == "activations") {
     entry.activations = kFp32;
     take(entry, {kForwardX, kDwX});
+    take_attention(entry, {AttentionTensor::kQ, AttentionTensor::kK, AttentionTensor::kV,
+                           AttentionTensor::kP});
   }
   if (suspect.tensor == "weights") {
     entry.weights = kFp32;
@@ -117,6 +129,7 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
   if (suspect.tensor == "gradients") {
     entry.gradients = entry.weight_gradients = kFp32;
     take(entry, {kDxDy, kDwDy});
+    take_attention(entry, {AttentionTensor::kDy, AttentionTensor::kDs});
   }
   freed.layers.push_back(entry);
   return freed;

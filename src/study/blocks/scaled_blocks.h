@@ -10,11 +10,14 @@
 
 namespace ada::study {
 
-// Scales and amaxes are in the order of a file (block_tensor.h).
+// Scales and amaxes are in the order of a file (block_tensor.h), the rest in that of the values.
 struct ScaledBlocks {
+  std::vector<std::int64_t> shape;
+  std::size_t axis = 0;       // along which blocks run
   std::vector<float> values;  // decoded
   std::vector<std::byte> codes;
-  std::vector<float> scales;  // as they are stored
+  std::vector<std::byte> doubled;  // of HiFloat4 (QuantizedBlocks); else empty
+  std::vector<float> scales;       // as they are stored
   std::vector<std::int64_t> scales_shape;
   std::vector<float> amaxes;  // of the tensor or of its rows; empty: the format asks for none
   std::vector<std::int64_t> amaxes_shape;
@@ -24,8 +27,10 @@ struct ScaledBlocks {
 ScaledBlocks QuantizeTensor(const BlockTensor& tensor, const BlockFormat& format,
                             const RoundingWords* words = nullptr);
 
-// Adds NAME.scale (codes of e8m0 or fp8_e4m3 in U8, fp32 scales in F32) and NAME.amax.
-void AddScales(const std::string& name, const BlockFormat& format, const ScaledBlocks& blocks,
-               TensorList& to);
+// Adds NAME.scale (codes in U8, fp32 scales in F32), NAME.amax, of HiFloat4 NAME.e8 and NAME.e16
+// (U8; the axis an eighth and a quarter as long), and NAME.codes in `shape`, one code a byte: whole
+// numbers in I8, others in U8 with the sign on top.
+void AddParts(const std::string& name, const BlockFormat& format, const ScaledBlocks& blocks,
+              const std::vector<std::int64_t>& shape, TensorList& to);
 
 }  // namespace ada::study

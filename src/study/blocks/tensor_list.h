@@ -12,7 +12,8 @@
 namespace ada::study {
 
 // The endings of what a format keeps of a tensor NAME besides its values.
-inline constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax";
+inline constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax",
+                      kEightsEnding[] = ".e8", kFoursEnding[] = ".e16";
 
 // Deques keep the places of what they hold, so the spans of items stay valid while more is added.
 // All of a file is in memory before its first byte is written.

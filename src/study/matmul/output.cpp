@@ -91,10 +91,9 @@ BlockTensor BlocksOf(const OperandMatrix& operand, const BlockFormat& format,
 
 void AddBlocks(const std::string& name, const OperandMatrix& operand, const BlockFormat& format,
                const std::vector<std::int64_t>& shape, TensorList& to) {
-  ScaledBlocks blocks = QuantizeTensor(BlocksOf(operand, format, shape), format,
-                                       operand.words ? &*operand.words : nullptr);
-  AddScales(name, format, blocks, to);
-  to.Add(name + kCodesEnding, DType::kU8, shape, std::move(blocks.codes));
+  const ScaledBlocks blocks = QuantizeTensor(BlocksOf(operand, format, shape), format,
+                                             operand.words ? &*operand.words : nullptr);
+  AddParts(name, format, blocks, shape, to);
 }
 
 void AddOperand(Operand operand, const OperandMatrix& matrix,

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "judge/scenario.h"
+#include "number/lost_ends.h"
 #include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 
@@ -24,16 +25,17 @@ int KeptFrom(const ExponentBins& bins, double allowed) {
   return TensorNeeds::kNothing;
 }
 
-// The share, in percent, of the sum of magnitudes that lies at or below half of the format's
-// smallest number. Values are taken as evenly spread within their bin.
+// The share, in percent, of the sum of magnitudes that the format's lower end loses. Values are
+// taken as evenly spread within their bin.
 double LostMagnitudePct(const ExponentBins& bins, const NumberFormat& format, double scale) {
-  const double threshold = format.smallest_subnormal() / 2 / scale;
+  const LostEnds ends = LostEndsOf(format);
   double lost = 0, all = 0;
   for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
     if (bins[e] == 0) continue;
     const double low = std::ldexp(1.0, e), magnitude = 1.5 * low * static_cast<double>(bins[e]);
     all += magnitude;
-    lost += magnitude * std::clamp((threshold - low) / low, 0.0, 1.0);
+    for (const double threshold : {ends.zero_below / scale, ends.kept_from / scale})
+      lost += magnitude / 2 * std::clamp((threshold - low) / low, 0.0, 1.0);
   }
   return all > 0 ? 100 * lost / all : 0;
 }
@@ -137,12 +139,14 @@ Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double he
   Powers all, powers;
   if (needs.keep == TensorNeeds::kNothing) return all;
   // Values up to and including half of the smallest number become zero; under stochastic rounding
-  // all below the smallest number may.
-  powers.loses_ties = !needs.stochastic;
-  const int lost_below = std::ilogb(format.smallest_subnormal()) - (needs.stochastic ? 0 : 1);
-  // This brings 2^keep to half of the smallest number: of the values from there on only those equal
-  // to it are lost.
-  powers.low = std::max(all.low, lost_below - needs.keep);
+  // and most modes all below the smallest number may, under toward_odd none does.
+  const double smallest = format.smallest_subnormal();
+  const double kept_from =
+      needs.stochastic ? smallest : LostEndsOf(RoundedLike(format, needs.format)).kept_from;
+  powers.loses_ties = kept_from < smallest && kept_from > 0;
+  // This brings 2^keep to where values are kept: of the values from there on only those equal to
+  // half of the smallest number are lost.
+  if (kept_from > 0) powers.low = std::max(all.low, std::ilogb(kept_from) - needs.keep);
   if (needs.largest == 0) return powers;
   const double room = format.largest() * std::exp2(-headroom_bits);
   int high = std::ilogb(room / needs.largest);
@@ -190,7 +194,7 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const FormatHist
     std::vector<judge::HistogramOfTensor> tensors = step.tensors;
     for (judge::HistogramOfTensor& t : tensors)
       if (const auto format = changed.find({t.layer, t.tensor}); format != changed.end())
-        t.format = format->second;
+        t.format = RoundedLike(format->second, t.format);
     const auto rows = scenario.Judge(step.step, step.epoch, tensors);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const telemetry::WhatIfRow& row = rows[i];

@@ -14,16 +14,6 @@
 #include "telemetry/block_figures.h"
 
 namespace ada::study {
-namespace {
-
-// Bits of a value with its part of the block's scale.
-double BitsOf(const BlockFormat& format) {
-  const int scale = format.scale == BlockScale::kFp32 ? 32 : 8;
-  const double shared = format.square ? std::pow(format.block, 2) : format.block;
-  return 1 + format.element.exponent_bits + format.element.mantissa_bits + scale / shared;
-}
-
-}  // namespace
 
 double SaturatedPct(const telemetry::BlockFigures& row) {
   const auto nonzero = static_cast<double>(row.numel - row.zeros);
@@ -75,7 +65,7 @@ std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options) {
       judged.format = row.format;
       const AnyFormat read =
           FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
-      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
+      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsPerValue(*block);
     }
     AddJudged(row, row.layer, row.tensor, options.underflow_target, judged);
   };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <functional>
 #include <numeric>
 
@@ -108,6 +109,21 @@ bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
 }
 
 }  // namespace
+
+WindowSteps StepsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
+  WindowSteps steps;
+  const std::string text = file.MetadataOf("stride:" + layer.layer);
+  int height = 0, width = 0;
+  if (std::sscanf(text.c_str(), "%dx%d", &height, &width) == 2 && height > 0 && width > 0) {
+    steps.stride[0] = height, steps.stride[1] = width;
+    return steps;
+  }
+  for (std::size_t i = 0; layer.dy && i < 2 && 2 + i < layer.dy.dims.size(); ++i) {
+    const std::int64_t in = layer.x.dims[2 + i], out = layer.dy.dims[2 + i];
+    steps.stride[i] = std::max<std::int64_t>(1, (in + out / 2) / out);
+  }
+  return steps;
+}
 
 void EachDumpedMatmul(const SafetensorsFile& file,
                       const std::function<void(const MatmulTensors&)>& use) {

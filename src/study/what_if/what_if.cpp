@@ -1,5 +1,6 @@
 // what-if: the histograms of a run through a scenario of judge/, which log.what_if uses during a
 // run. This file makes the scenario from options and prints what it gives.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -40,6 +41,17 @@ config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& note
   scenario.scaling = AskedPolicy(options, notes);
   if (!scenario.scaling) scenario.scale = options.scale;
   return scenario;
+}
+
+bool RoundsBySign(const config::PrecisionConfig& precision) {
+  const auto by_sign = [](config::RoundingKind kind) {
+    return kind == config::RoundingKind::kTowardPositive ||
+           kind == config::RoundingKind::kTowardNegative;
+  };
+  return by_sign(precision.rounding) ||
+         std::any_of(precision.schedule.begin(), precision.schedule.end(), [&](const auto& change) {
+           return change.rounding && by_sign(*change.rounding);
+         });
 }
 
 // How a policy was judged.
@@ -105,6 +117,9 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   std::ostream& text = csv || json ? notes : out;
   if (formats.stochastic)
     text << "the run rounds stochastically; the shares are those of rounding to nearest\n";
+  if (RoundsBySign(config.precision))
+    text << "the run rounds by sign, which histograms do not know: of what lies below the smallest "
+            "number half counts as lost\n";
   if (csv || json) {
     text << summary.Text() << PolicyNote(choice);
   } else {

@@ -32,16 +32,21 @@ SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
   return {PowerOfTwo(exponent), std::ldexp(scale, -exponent)};
 }
 
+// four_over_six tries two scales a block, HiFloat4 looks at eight and at four of its values: the
+// scalar rules do.
+bool IsVectorized(const BlockGrid& grid) {
+  return grid.rule != BlockRule::kFourOverSix && grid.rule != BlockRule::kHiFloat4;
+}
+
 }  // namespace
 
-// four_over_six tries two scales a block and is computed by the scalar rules.
 void RoundBlocks(const BlockKernels& kernels, const BlockGrid& grid,
                  const std::vector<float>& amaxes, BlockArgs args) {
   auto* const to = static_cast<float*>(args.to.data);  // unless the vectorized kernel has the rule
   const BlockFormat& format = args.format;
-  if (grid.rule == BlockRule::kFourOverSix && format.row_scaled)
+  if (!IsVectorized(grid) && format.row_scaled)
     return QuantizeRows(format, args.layout, amaxes, args.bf16_input, to, {to}, nullptr);
-  if (grid.rule == BlockRule::kFourOverSix)
+  if (!IsVectorized(grid))
     return QuantizeBlocks(format, args.layout, amaxes[0], args.bf16_input, to, {to}, nullptr);
   std::vector<TensorFactor> tensors;
   for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid, amax));
@@ -250,8 +255,8 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
     if (IsShared(shared)) LargestOfAll(*shared, given);
   }
   std::vector<Part> parts(counts ? ranges.size() : 0);
-  const bool in_fp32 = counts || turn || scales_ != nullptr || format_.row_scaled ||
-                       grid_.rule == BlockRule::kFourOverSix;
+  const bool in_fp32 =
+      counts || turn || scales_ != nullptr || format_.row_scaled || !IsVectorized(grid_);
   BlockArgs args;
   args.format = format_, args.bf16_input = bf16_;
   if (LeavesFactor(format_)) {
