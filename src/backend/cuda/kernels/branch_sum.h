@@ -28,10 +28,13 @@ struct BranchTerm {
   ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
 
   // The largest magnitude, as bits, of those of `values` values that thread `thread` of `threads`
-  // looks at. It loads 16 bytes at a time, and several times before it looks.
+  // looks at. It loads 16 bytes at a time where
+  // they are aligned, and several times before it looks.
   ADA_HOST_DEVICE std::uint32_t LargestSeenBy(std::int64_t thread, std::int64_t threads,
                                               std::int64_t values) const {
     std::uint32_t largest = 0;
+    if (reinterpret_cast<std::uintptr_t>(span.data) % 16 != 0)
+      return LargestOfRest(thread, threads, 0, values, largest);
     if (span.storage == Storage::kF32) {
       ForEvery<4>(
           thread, values / 4, threads, [&](std::int64_t k) { return LoadVec4(span, 4 * k); },
