@@ -32,6 +32,16 @@ NumberWidth WidthAs(const std::vector<std::int64_t>& tokens) {
   return WidthOfNumbers(std::as_bytes(std::span(numbers)));
 }
 
+template <class T>
+std::string OrderOf(const std::vector<std::int64_t>& tokens, bool exchanged = false) {
+  std::vector<T> numbers(tokens.begin(), tokens.end());
+  const auto bytes = std::as_writable_bytes(std::span(numbers));
+  for (std::size_t i = 0; exchanged && i < bytes.size(); i += sizeof(T))
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(i + sizeof(T)));
+  return OrderFault(bytes);
+}
+
 TEST_SUITE("cpu") {
   TEST_CASE("width: no text of uint16 looks wider, with few tokens of a small vocabulary or many") {
     for (const int vocabulary : {2, 3, 4, 5, 15, 16, 17, 18, 24, 64, 128, 256, 300, 5000, 50257})
@@ -42,6 +52,7 @@ TEST_SUITE("cpu") {
           CAPTURE(seed);
           const auto tokens = ZipfTokens(vocabulary, count, seed, seed % 2 == 1);
           REQUIRE(WidthAs<std::uint16_t>(tokens).bytes == 2);
+          REQUIRE(OrderOf<std::uint16_t>(tokens).empty());
         }
     // Few tokens that are not the frequent one, wherever they stand.
     for (unsigned seed = 0; seed < 300; ++seed) {
@@ -75,6 +86,28 @@ TEST_SUITE("cpu") {
           numbers[i] = 0x7E57'1234u + static_cast<std::uint32_t>(i);
         CHECK(WidthOfNumbers(std::as_bytes(std::span(numbers))).bytes == 4);
       }
+  }
+
+  TEST_CASE("order: floats, numbers in the other order of bytes, and any text of uint16") {
+    for (const int vocabulary : {5000, 50257}) {
+      CAPTURE(vocabulary);
+      const auto tokens = ZipfTokens(vocabulary, 5000, 7, true);
+      const auto differs = [](const std::string& told) {
+        return told.starts_with("what stands at even and at odd places differs");
+      };
+      CHECK(differs(OrderOf<float>(tokens)));
+      CHECK(differs(OrderOf<double>(tokens)));
+      CHECK(differs(OrderOf<std::uint32_t>(tokens, true)));
+      CHECK(differs(OrderOf<std::int64_t>(tokens, true)));
+      CHECK(OrderOf<std::uint16_t>(tokens, true) == "looks big-endian");
+      CHECK(OrderOf<std::uint16_t>(tokens).empty());
+    }
+    std::vector<std::int64_t> any(20000);
+    std::mt19937 random(1);
+    for (std::int64_t& token : any) token = static_cast<std::int64_t>(random() % 65536);
+    CHECK(OrderOf<std::uint16_t>(any).empty());
+    std::iota(any.begin(), any.end(), 0);
+    CHECK(OrderOf<std::uint16_t>(any).empty());
   }
 
   TEST_CASE("width: numbers of 64 bits") {

@@ -403,6 +403,17 @@ TEST_SUITE("cpu") {
     CHECK(warning(BytesOfNumbers(wide), TokenType::kUint32).empty());
     CHECK(warning(BytesOfNumbers(narrow), TokenType::kUint16).empty());
     CHECK(warning(BytesOfNumbers(narrow), TokenType::kAuto).empty());
+    auto cut = narrow;
+    cut.resize(cut.size() + 511);
+    CHECK(warning(BytesOfNumbers(cut), TokenType::kAuto).empty());
+    cut.push_back(0);
+    CHECK(warning(BytesOfNumbers(cut), TokenType::kAuto) ==
+          "t.bin: the last 512 of 576 tokens are 0: is it whole?");
+    std::vector<float> floats(1024);
+    for (std::size_t i = 0; i < floats.size(); ++i) floats[i] = static_cast<float>(7 * i + 1);
+    CHECK(warning(BytesOfNumbers(floats), TokenType::kAuto) ==
+          "t.bin: read as uint16 (data.element): what stands at even and at odd places differs, as "
+          "of floats, or of wider numbers");
     CHECK(warning(TextBytes(std::string(200, 'a')), TokenType::kUint16) ==
           "t.bin: is a text, and its bytes are read as uint16 (data.element)");
     CHECK(warning(TextBytes("PK\x03\x04 and so on"), TokenType::kUint16) ==
@@ -546,6 +557,15 @@ TEST_SUITE("cpu") {
     CHECK(told("\0\0\xfe\xff\0\0\0a"s).starts_with("begins with the mark of UTF-32, "));
     CHECK(told(std::string(5934, 'x') + std::string(2000, '\0')) ==
           "2,000 of 7,934 bytes are 0: is it a text, and whole?");
+    CHECK(told("\x40\0\0\0\0\0\0\0{\"a\":"s) == "is a file of safetensors" + packed);
+    CHECK(told("GGUF\3\0\0\0"s) == "is a file of GGUF" + packed);
+    CHECK(told(std::string(50, '\xe9') + std::string(5000, 'x') + "\xc3") ==
+          "50 of 5,051 bytes are none of UTF-8: is it Latin-1, or no text?");
+    CHECK(told(std::string(15, '\xe9') + "words").empty());  // spoilt, or cut
+    WriteFile(folder / "t", TextBytes("version https://git-lfs.github.com/spec/v1"));
+    CHECK(MessageOf(folder.path(), [&] { Read("text", folder / "t", Windows(100)); }) ==
+          "DIR/t: split train has 42 tokens, too few for one window of 100 and the token after it "
+          "(data.context); DIR/t is a pointer of Git LFS (git lfs pull)");
     CHECK(told("a\0b\0c\0d\0"s) == "4 of 8 bytes are 0, every second one: is it UTF-16?");
     // A part of a long file is looked at, its end too.
     WriteFile(folder / "t", TextBytes("words"));

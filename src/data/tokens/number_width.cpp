@@ -3,6 +3,8 @@
 // even and at odd places is alike: that `n` large values all stand at even ones has the probability
 // 2^-n.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "data/tokens/token_files.h"
@@ -45,23 +47,51 @@ struct Poll {
   }
 };
 
-}  // namespace
-
-NumberWidth WidthOfNumbers(std::span<const std::byte> numbers) {
+// Calls `take` with four numbers of 16 bits after the other, of stretches spread over `numbers`.
+template <class Take>
+void ForQuads(std::span<const std::byte> numbers, const Take& take) {
   const std::size_t quads = numbers.size() / 8;
   const std::size_t looked_at = std::min(quads, kQuadsOfStretch);
-  Poll poll;
   for (std::size_t stretch = 0; stretch < (quads > looked_at ? kStretches : 1); ++stretch) {
     const std::size_t begin = (quads - looked_at) * stretch / (kStretches - 1);
     for (std::size_t i = begin; i < begin + looked_at; ++i) {
       std::uint16_t halves[4];
       std::memcpy(halves, numbers.data() + 8 * i, sizeof halves);
-      poll.Quad(halves);
+      take(halves);
     }
   }
+}
+
+}  // namespace
+
+NumberWidth WidthOfNumbers(std::span<const std::byte> numbers) {
+  Poll poll;
+  ForQuads(numbers, [&](const std::uint16_t(&halves)[4]) { poll.Quad(halves); });
   const bool low = poll.four.enough(), high = poll.four_high.enough();
   if (!low && !high) return {};
   return {poll.eight.enough() ? 8 : 4, low ? 0 : poll.high};
+}
+
+// The upper byte of a token of a vocabulary below 240 * 256 is below 240, and the lower one of some
+// is not, unless the bytes were exchanged.
+std::string OrderFault(std::span<const std::byte> numbers) {
+  constexpr std::int64_t kNumbers = 1024;
+  constexpr std::uint16_t kTop = 240;
+  std::array<std::array<std::int64_t, 16>, 2> counts{};  // by place and upper four bits
+  std::int64_t all = 0, low = 0, high = 0;
+  ForQuads(numbers, [&](const std::uint16_t(&halves)[4]) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      ++counts[i % 2][halves[i] >> 12], ++all;
+      low += (halves[i] & 0xFF) >= kTop, high += (halves[i] >> 8) >= kTop;
+    }
+  });
+  if (all < kNumbers) return "";
+  std::int64_t apart = 0;
+  for (std::size_t bits = 0; bits < 16; ++bits)
+    apart += std::abs(counts[0][bits] - counts[1][bits]);
+  if (3 * apart > all)
+    return "what stands at even and at odd places differs, as of floats, or of wider numbers";
+  return low == 0 && high >= kEnough ? "looks big-endian" : "";
 }
 
 std::string WidthText(const NumberWidth& width, int read_as, bool user_says) {

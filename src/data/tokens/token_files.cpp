@@ -134,12 +134,16 @@ std::string TokenFile::type_text() const {
 
 std::string TokenFile::warning() const {
   const auto read_as = static_cast<int>(BytesOf(type_));
-  if (header_ != nullptr) return "";
+  const std::string end = ZerosAtEnd(bytes().subspan(header_bytes_), BytesOf(type_));
+  const std::string cut = end.empty() ? "" : path() + ": " + end;
+  if (header_ != nullptr) return cut;
   const std::string kind = LooksLikeText(bytes()) ? "is a text" : ForeignKind(bytes());
   if (!kind.empty())
     return path() + ": " + kind + ", and its bytes are read as " + NameOfType(type_) +
            " (data.element)";
-  if (width_.bytes <= read_as) return "";
+  const std::string order = read_as == 2 && width_.bytes == 2 ? OrderFault(bytes()) : "";
+  if (!order.empty()) return path() + ": read as uint16 (data.element): " + order;
+  if (width_.bytes <= read_as) return cut;
   return path() + ": " + WidthText(width_, read_as, /*user_says=*/true) +
          (width_.bytes == 8 ? "; write it as uint16 or uint32, or as .npy" : "");
 }

@@ -37,8 +37,13 @@ std::string ForeignKind(std::span<const std::byte> begin);
 bool LooksLikeText(std::span<const std::byte> numbers);
 
 // What is wrong with `text` as a text; "" for nothing: what ForeignKind knows, the mark of UTF-16
-// or UTF-32, or bytes that are 0. At most about `most` bytes of it are looked at, spread over it.
+// or UTF-32, bytes that are 0, or many of no character of UTF-8. At most about `most` bytes of it
+// are looked at, spread over it.
 std::string FaultOfText(std::span<const std::byte> text, std::size_t most);
+
+// "the last 3,000 of 6,000 tokens are 0: is it whole?" of numbers of `width` bytes; "" where fewer
+// than 512 are. A file that was cut off and filled up ends so.
+std::string ZerosAtEnd(std::span<const std::byte> numbers, std::size_t width);
 
 // What a file of numbers without a header says of their width, by where its zeros stand. What the
 // halves of 16 bits are as numbers of 32 and 64 bits, of tokens, leave them.
@@ -55,6 +60,11 @@ NumberWidth WidthOfNumbers(std::span<const std::byte> numbers);
 // says so.
 std::string WidthText(const NumberWidth& width, int read_as, bool user_says);
 
+// What speaks against numbers of 16 bits, of which WidthOfNumbers found no other width: another
+// order of bytes, or values that differ between even and odd places (floats, wider numbers in
+// another order); "" for nothing.
+std::string OrderFault(std::span<const std::byte> numbers);
+
 // A file is checked when it is opened, except for its tokens, which may be very many. Several
 // threads may read from it.
 class TokenFile {
@@ -70,7 +80,7 @@ class TokenFile {
   std::span<const std::byte> bytes() const { return file_.bytes(); }
   // "uint16", "uint16 behind the header of llm.c"; of a text "bytes".
   std::string type_text() const;
-  // What the user's own choice of a type, which is followed, does not go with; "": nothing.
+  // What the type that is followed does not go with, or a tail of zeros; "": nothing.
   std::string warning() const;
   // Tokens first .. first + count. DataError where one is not below `vocabulary`.
   void Read(std::int64_t first, std::int64_t count, int vocabulary, std::int32_t* out) const;

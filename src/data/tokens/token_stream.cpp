@@ -225,14 +225,18 @@ std::string NoteOfTypes(const TokenFiles& train, const TokenFiles& held_back) {
   return note;
 }
 
-// SplitsOf; of files that are too few the message says which folders were passed over.
+// SplitsOf; of files that are too few the message says which folders were passed over, or what the
+// first one is.
 Splits SplitsOfList(const FileList& list, const TokenFiles& files, const TokenFiles& held_back,
                     const FileChoices& choices, int vocabulary) {
   try {
     return SplitsOf(files, held_back, choices, vocabulary);
   } catch (const DataError& error) {
-    if (list.not_read.empty()) throw;
-    throw DataError(error.what() + ("; " + list.not_read.front()));
+    const std::string kind = ForeignKind(files.front()->bytes());
+    if (list.not_read.empty() && kind.empty()) throw;
+    throw DataError(error.what() +
+                    ("; " + (list.not_read.empty() ? files.front()->path() + " " + kind
+                                                   : list.not_read.front())));
   }
 }
 
