@@ -67,7 +67,7 @@ class Atlas(unittest.TestCase):
                     "bf16+torchao_8bit", "switch_forward"):
             self.assertRegex(rows[arm][0], r"^[+-]\d\.\d{4} \?")
         self.assertEqual((self.folder / "a/arms/switch_forward.yaml").read_text().split("\n")[0],
-                         "precision: {recipe: nvfp4_pretraining, schedule: "
+                         "precision: {format: bf16, recipe: nvfp4_pretraining, schedule: "
                          "[{from_step: 10, operands: {forward: {x: none, w: none}}}]}")
 
     def test_what_is_refused(self):

@@ -71,15 +71,15 @@ accumulators() {
   local recipe
   for recipe in tensorwise rowwise; do
     fragment "fp8_${recipe}_h100" \
-      "precision: {recipe: torchao_fp8_$recipe, accumulate: {$fp8, dw: hopper_fp8_promote128}}\nscaling: {policy: none}"
+      "precision: {format: bf16, recipe: torchao_fp8_$recipe, accumulate: {$fp8, dw: hopper_fp8_promote128}}\nscaling: {policy: none, init_scale: 1}"
   done
   fragment fp8_rowwise_gw_hp_h100 \
-    "precision: {recipe: torchao_fp8_rowwise_gw_hp, accumulate: {$fp8, dw: hopper_f32}}\nscaling: {policy: none}"
+    "precision: {format: bf16, recipe: torchao_fp8_rowwise_gw_hp, accumulate: {$fp8, dw: hopper_f32}}\nscaling: {policy: none, init_scale: 1}"
 }
 
 muon() {
   local rule='optimizer: {kind: muon, lr: 0.01, match: ["*.weight"], others: {kind: adamw, lr: 1.0e-3}}'
-  fragment "muon_$1" "precision: {format: $1}\nscaling: {policy: none}\n$rule"
+  fragment "muon_$1" "precision: {format: $1}\nscaling: {policy: none, init_scale: 1}\n$rule"
 }
 
 steps_of() { # those of the trainings, for the step at which a schedule switches
@@ -100,7 +100,7 @@ switches() {
       backward) operands='{dx: {dy: none, w: none}, dw: {x: none, dy: none}}' ;;
     esac
     fragment "switch_$name" \
-      "precision: {recipe: nvfp4_pretraining, schedule: [{from_step: $from, operands: $operands}]}\nscaling: {policy: none}"
+      "precision: {format: bf16, recipe: nvfp4_pretraining, schedule: [{from_step: $from, operands: $operands}]}\nscaling: {policy: none, init_scale: 1}"
   done
 }
 
