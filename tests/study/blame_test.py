@@ -247,7 +247,7 @@ class Blame(unittest.TestCase):
         self.train(1, "fp16", "fc1")
         found = self.blame("--by", "tensor", "--steps", "3")
         self.assertEqual({row["tensor"] for row in found},
-                         {"activations", "weights", "gradients", "masters", "state"})
+                         {"activations", "weights", "gradients", "masters", "state", "accumulated"})
         self.assertEqual({row["layer"] for row in found}, {"all"})
         kept = {row["tensor"]: row for row in found}
         self.assertEqual(float(kept["masters"]["effect"]), 0)  # they are in fp32

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <map>
 
+#include "step/update_rule.h"
 #include "study/blame/findings.h"
 
 namespace ada::study {
@@ -19,15 +20,19 @@ std::string BlockOf(const std::string& layer) {
 }
 
 // One suspect a kind of tensor in the whole network, with those of the update that have formats.
-std::vector<Suspect> ByTensor(const config::PrecisionConfig& precision,
+std::vector<Suspect> ByTensor(const config::Config& config,
                               const std::vector<run::ForkLayer>& layers) {
+  const config::PrecisionConfig& precision = config.precision;
+  const backend::UpdateRule rule = step::UpdateRuleOf(config.optimizer, precision);
   const bool rounds =
       std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.rounds; });
   std::vector<Suspect> suspects;
   for (const char* const tensor : {"activations", "weights", "gradients"})
     suspects.push_back({kAll, tensor, {}, rounds});
   suspects.push_back({kAll, "masters", {}, precision.masters.format != kFp32});
-  suspects.push_back({kAll, "state", {}, precision.optimizer_state.format != kFp32});
+  suspects.push_back({kAll, "state", {}, rule.states != nullptr || rule.state.format != kFp32});
+  const bool sums = precision.accumulated_gradients.format != kFp32 && config.train.accumulate > 1;
+  suspects.push_back({kAll, "accumulated", {}, sums});
   return suspects;
 }
 
@@ -70,7 +75,7 @@ double RootMeanSquare(const std::vector<double>& values) {
 // Layers of a block are found by name and need not be consecutive.
 std::vector<Suspect> Suspects(const run::ForkSource& source, BlameOptions::By by) {
   const std::vector<run::ForkLayer> layers = source.Layers(source.config().precision);
-  if (by == BlameOptions::By::kTensor) return ByTensor(source.config().precision, layers);
+  if (by == BlameOptions::By::kTensor) return ByTensor(source.config(), layers);
   std::vector<Suspect> suspects;
   for (const run::ForkLayer& layer : layers) {
     const std::string name = by == BlameOptions::By::kBlock ? BlockOf(layer.name) : layer.name;
@@ -114,6 +119,7 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
   if (!suspect.layers.empty()) return freed;
   if (suspect.tensor == "masters") freed.masters = {};
   if (suspect.tensor == "state") freed.optimizer_state = {};
+  if (suspect.tensor == "accumulated") freed.accumulated_gradients = {};
   config::LayerPrecisionConfig entry;
   entry.match = "*";
   if (suspect.tensor == "activations") {
