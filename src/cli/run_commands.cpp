@@ -53,9 +53,15 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
   if (other != nullptr)
     throw ConfigError(what + ": judges formats of the file's operands; leave out " + other);
   std::vector<config::AccumulatesConfig> accumulators;
-  for (const std::string& rule : a.accumulators)
-    accumulators.push_back(
+  for (const std::string& rule : a.accumulators) {
+    const auto& asked = accumulators.emplace_back(
         config::LoadPrecision({{"precision.accumulate", rule}}).config.precision.accumulate);
+    if (std::none_of(asked.by_product.begin(), asked.by_product.end(),
+                     [](const auto& product) { return product && product->rule; }))
+      throw ConfigError("--accumulate " + rule +
+                        ": sums in fp32 are what others are judged by; "
+                        "expected an accumulator (`ada-train accumulators`)");
+  }
   study::WhatIfDump({dump, formats, accumulators, a.view.View()}, std::cout);
   return 0;
 }

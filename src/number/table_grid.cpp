@@ -153,6 +153,8 @@ float OverflowThreshold(const TableGrid& grid) {
   if (rounding == TableRounding::kTowardZero) return next;
   const double middle = grid.largest + (grid.next - grid.largest) / 2;
   const TableRounded at = RoundByTable(grid, middle, /*saturate=*/false);
+  if (rounding == TableRounding::kTowardOdd)
+    return at.left ? std::nextafter(static_cast<float>(grid.largest), HUGE_VALF) : next;
   const auto from = static_cast<float>(middle);
   return at.left ? from : std::nextafter(from, HUGE_VALF);
 }

@@ -3,6 +3,7 @@
 #include "run/run.h"
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <system_error>
 
@@ -129,6 +130,17 @@ struct PrecisionPhase {
   }
 };
 
+// Makes the graphs of all switches ahead once, so that what they refuse is told before the first
+// step.
+void RefuseSwitches(const config::Config& config, const Shape& image, const step::Team& team,
+                    const std::function<ChosenBackend()>& make_backend) {
+  for (const config::PrecisionSwitchConfig& change : config.precision.schedule) {
+    PrecisionPhase ahead(make_backend());
+    ahead.Plan(config, change.from_step, image, team);
+    ahead.graph = graph::Graph::Build(ahead.spec, *ahead.chosen.backend);
+  }
+}
+
 // If several processes share the run, checks that they agree on what they are about to compute, and
 // returns lines about them for the log; for one process returns none.
 std::vector<std::string> CheckProcesses(step::Team& team, const PrecisionPhase& phase,
@@ -178,6 +190,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   }
   std::future<RunData> reading;
   if (!read) reading = StartReading(config, info, options);
+  RefuseSwitches(config, image, team, [&] { return MakeBackend(given.device, team); });
   phase->Build(need);
 
   // Whatever can still fail comes before an old run is deleted.

@@ -20,7 +20,9 @@ TEST_SUITE("cpu") {
       CHECK(FormatName(named.format) == named.name);
       CHECK(RefuseBlockFormat(named.format) == "");
     }
-    CHECK(names == "mxfp8_e4m3 mxfp8_e5m2 mxfp6_e2m3 mxfp6_e3m2 mxfp4 mxint8 nvfp4 fp8_block128 ");
+    CHECK(names ==
+          "mxfp8_e4m3 mxfp8_e5m2 mxfp6_e2m3 mxfp6_e3m2 mxfp4 mxint8 nvfp4 fp8_block128 "
+          "hifloat4 ");
   }
 
   TEST_CASE("a format without a name is written as a map of what is special in it") {

@@ -71,7 +71,8 @@ std::vector<BlockFormat> RowScaled() {
 // Formats of every kind and rule, in lines and in tiles.
 std::vector<BlockFormat> Formats() {
   std::vector<BlockFormat> formats;
-  for (const NamedBlockFormat& named : NamedBlockFormats()) formats.push_back(named.format);
+  for (const NamedBlockFormat& named : NamedBlockFormats())  // HiFloat4 has blocks of one size
+    if (named.format.rule != BlockRule::kHiFloat4) formats.push_back(named.format);
   for (const BlockRule rule : {BlockRule::kCeil, BlockRule::kEven, BlockRule::kRceil}) {
     formats.push_back(DefaultBlockFormat(kFp8E5M2, BlockScale::kE8M0));
     formats.back().rule = rule;

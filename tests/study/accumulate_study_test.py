@@ -135,6 +135,13 @@ class AccumulateStudy(unittest.TestCase):
         self.assertEqual(met, 11 + 4)  # conv1 has no dx
         table = " ".join(self.output("what-if", "conv", *asked[:2], "--format", "fp8_e5m2", "--table").split())
         self.assertIn("hopper_fp8, fp8_e5m2", table)
+        for words, arguments in (("expected an accumulator", ("--accumulate", "none")),
+                                 ("lie within a tap", (*asked[:2], "--format", "mxfp4")),
+                                 ("leave out --policy", (*asked[:2], "--policy", "dynamic"))):
+            done = subprocess.run([BINARY, "what-if", "conv", *arguments], cwd=self.folder, capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
 
     def test_judges_round_by_the_modes_of_the_run(self):
         """What-if of a run as it was is what the run counted."""

@@ -176,6 +176,14 @@ class PrecisionSchedule(unittest.TestCase):
                             "precision.schedule=[]").stdout.splitlines()
         self.assertNotEqual(wide[-1], printed[-1])
 
+    def test_a_switch_that_is_refused_is_refused_before_the_first_step(self):
+        config = self.folder / "run.yaml"
+        config.write_text(NETWORK % ("", "{format: bf16, accumulate: hopper_fp8, schedule: [{from_step: 4, "
+                                     "operands: {x: ue5m3}}]}", 20), encoding="utf-8")
+        told = self.program("train", config, "--output", self.folder / "out", code=2).stderr
+        self.assertIn("no exponents that an accumulator could align", told)
+        self.assertFalse((self.folder / "out").exists())
+
     def test_a_switch_that_never_comes_is_told(self):
         config = self.folder / "run.yaml"
         config.write_text(NETWORK % ("", "{format: bf16, schedule: [{from_step: 21, format: fp32}]}",
