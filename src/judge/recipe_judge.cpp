@@ -142,6 +142,7 @@ std::string CauseOf(const graph::OperandRule& rule, const RecipeRow& row) {
       return "tensor";
     case Kind::kStatic:
       return "fixed scale";
+    case Kind::kAdaptive:  // of blocks alone
     case Kind::kNone:
       break;
   }

@@ -17,7 +17,8 @@ import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ("configs/gpt2_jargon_quick.yaml", "configs/resnet20_cifar_quick.yaml")
-FP8 = "precision: {recipe: torchao_fp8_tensorwise, accumulate: %s}\nscaling: {policy: none}\n"
+FP8 = ("precision: {format: bf16, recipe: torchao_fp8_tensorwise, accumulate: %s}\n"
+       "scaling: {policy: none}\n")
 FP16 = "precision: {format: fp16, accumulate: %s}\nscaling: {policy: dynamic}\n"
 # Keys, and accumulators of forward, dx and dw by name; the first is the baseline.
 FAMILIES = {

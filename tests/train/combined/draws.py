@@ -68,8 +68,6 @@ class Draw(DrawLayers, DrawOperands):
             self.maybe(scaling, "amax", 0.3, "most_recent", "max")
             self.maybe(scaling, "power_of_two", 0.5, True)
             keys["tensor_scaling"] = "delayed" if self.chance(0.2) else scaling
-        if keys.get("overflow") == "saturate_finite":  # which takes what a scale brings beyond fp32 for inf
-            keys.pop("tensor_scaling", None)
         if self.chance(0.35):
             keys["operands"] = self.operands()
         if self.chance(0.25):

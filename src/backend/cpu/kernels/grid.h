@@ -109,18 +109,23 @@ ADA_OUTLINE F RoundRandomly(F x, std::int64_t i, const Rounder& rounder) {
 }
 
 // By a table. What leaves the format is counted by its value after rounding, which therefore is inf
-// here, whatever it becomes.
-ADA_OUTLINE Rounded RoundByTables(F x, std::int64_t i, const Rounder& rounder) {
+// here, whatever it becomes. given: without the scale of the tensor, which may bring it beyond
+// fp32.
+ADA_OUTLINE Rounded RoundByTables(F x, F given, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
   const TableGrid& grid = TableGridAt(rounder.grid.table);
   U random{};
   if (how.stochastic)
     random = RandomWords(how.key, how.draw, how.first + static_cast<std::uint64_t>(i));
-  float before[kLanes], after[kLanes], stored[kLanes];
+  float before[kLanes], unscaled[kLanes], after[kLanes], stored[kLanes];
   StoreF(before, x);
+  StoreF(unscaled, given);
   for (int k = 0; k < kLanes; ++k) {
-    const TableRounded r = RoundByTable(grid, static_cast<double>(before[k]),
-                                        rounder.grid.saturates, how.stochastic, random[k]);
+    auto value = static_cast<double>(before[k]);
+    if (__builtin_isinf(before[k]))
+      value = static_cast<double>(unscaled[k]) * static_cast<double>(how.scale);
+    const TableRounded r =
+        RoundByTable(grid, value, rounder.grid.saturates, how.stochastic, random[k]);
     stored[k] = r.value;
     after[k] = r.left ? __builtin_inff() : r.value;
   }
@@ -133,8 +138,9 @@ ADA_OUTLINE Rounded RoundByTables(F x, std::int64_t i, const Rounder& rounder) {
 ADA_INLINE_WIDE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
   const bool scaled = how.scale != 1;
+  const F given = x;
   if (scaled) x *= Fill(how.scale);
-  if (rounder.grid.table != 0) return RoundByTables(x, i, rounder);
+  if (rounder.grid.table != 0) return RoundByTables(x, given, i, rounder);
   const F r = how.stochastic ? RoundRandomly(x, i, rounder) : RoundNearest(x, rounder);
   return {x, r, scaled ? r / Fill(how.scale) : r};
 }
