@@ -82,7 +82,11 @@ TEST_SUITE("cpu") {
             const std::uint64_t at = rounding.first + i;
             const std::uint32_t word =
                 Philox(rounding.key, rounding.draw, at / 4)[static_cast<std::size_t>(at % 4)];
-            const double x = static_cast<double>(in[i] * scale);
+            // The scale may bring a finite value beyond fp32, which does not make it infinite.
+            const float scaled = in[i] * scale;
+            const double x = std::isinf(scaled)
+                                 ? static_cast<double>(in[i]) * static_cast<double>(scale)
+                                 : static_cast<double>(scaled);
             const double value = c.table.ValueOf(c.table.CodeOf(x, c.modes, word));
             const auto stored = static_cast<float>(value) / scale;
             differ += !(got[i] == stored || (std::isnan(got[i]) && std::isnan(stored)));
@@ -91,7 +95,7 @@ TEST_SUITE("cpu") {
             want.underflow += in[i] != 0 && value == 0 && !nan_to_zero;
             want.below_min += std::fabs(x) < c.table.magnitudes[1];
             want.subnormal += value != 0 && std::fabs(value) < c.table.normal_from;
-            want.overflow += std::isfinite(in[i]) && (std::isinf(x) || Leaves(c, x, word));
+            want.overflow += std::isfinite(in[i]) && Leaves(c, x, word);
             want.inf += std::isinf(in[i]), want.nan += std::isnan(in[i]);
           }
           CHECK(differ == 0);

@@ -17,7 +17,8 @@ BlockFormat Of(const NumberFormat& element, BlockScale scale, BlockRule rule) {
 // Every named format, and every rule that a scale knows, in lines that end in a short block.
 std::vector<BlockFormat> EveryRule() {
   std::vector<BlockFormat> all;
-  for (const NamedBlockFormat& named : NamedBlockFormats()) all.push_back(named.format);
+  for (const NamedBlockFormat& named : NamedBlockFormats())
+    if (named.format.rule != BlockRule::kHiFloat4) all.push_back(named.format);  // refused
   for (const BlockRule rule : {BlockRule::kCeil, BlockRule::kEven, BlockRule::kRceil})
     for (const NumberFormat& element : {kFp8E4M3, kFp6E3M2, kFp4E2M1})
       all.push_back(Of(element, BlockScale::kE8M0, rule));

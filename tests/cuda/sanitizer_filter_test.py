@@ -30,17 +30,23 @@ def plain(name):
     return re.sub(r"\w+::|[\s,]+(?=[,>])|(?<=<)[\s,]+|\s+", "", name)
 
 
+# Kernels of several kernels, which one launch runs.
+TOGETHER = re.compile("(LastBlockKernel|FusedKernels|FusedPair|FusedPhases)<(.*)>$")
+
+
 def parts(kernel):
-    """The two of a LastBlockKernel, which runs both; else the kernel itself."""
-    start = "LastBlockKernel<"
-    if not kernel.startswith(start):
+    """The kernels that one launch runs."""
+    several = TOGETHER.match(kernel)
+    if not several:
         return {kernel}
-    inner, depth = kernel[len(start):-1], 0
-    for at, sign in enumerate(inner):
+    arguments, depth = [""], 0
+    for sign in several.group(2):
         depth += (sign == "<") - (sign == ">")
         if sign == "," and depth == 0:
-            return {inner[:at], inner[at + 1:]}
-    return {kernel}
+            arguments.append("")
+        else:
+            arguments[-1] += sign
+    return {part for inner in arguments if inner for part in parts(inner)}
 
 
 def argument(text, start):

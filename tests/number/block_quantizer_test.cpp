@@ -436,7 +436,8 @@ TEST_SUITE("cpu") {
       const bool divides =
           format.rule == BlockRule::kTorchao || format.rule == BlockRule::kModelopt;
       CHECK(SameValues(zeros.values, std::vector<float>(9, divides ? NAN : 0.0f)));
-      CHECK(zeros.counts.zero_blocks == (divides ? 0 : zeros.counts.blocks));
+      CHECK(zeros.counts.zero_blocks == zeros.counts.blocks);
+      CHECK(zeros.counts.broken_blocks == (divides ? zeros.counts.blocks : 0));
       CHECK(std::isnan(zeros.counts.sqnr_db()));
       const Quantized one = Quantize(format, BlockLayoutOf({}, 0, format.square), {6.0f});
       CHECK(one.values.at(0) == 6.0f);

@@ -151,7 +151,7 @@ class AccumulateStudy(unittest.TestCase):
                                 f"format: fp8_e4m3, rounding: {mode}").replace("{accumulate: ada_fp8}", "{scale: 1}")
             (self.folder / f"{mode}.yaml").write_text(text.replace("scale: 64", "scale: 1"))
             self.output("train", f"{mode}.yaml", "--output", mode)
-            judged = self.rows(self.output("what-if", mode, "--csv"))
+            judged = self.rows(self.output("what-if", mode, "--scale", "1", "--csv"))
             counted = {(r["step"], r["layer"], r["tensor"]): r
                        for r in self.rows((self.folder / mode / "underflow.csv").read_text())}
             lost = 0
@@ -166,8 +166,8 @@ class AccumulateStudy(unittest.TestCase):
                 self.assertTrue(unsure or near < 60, row)
             self.assertEqual(lost > 0, mode != "toward_odd")
             self.output("recommend", mode)
-        told = subprocess.run([BINARY, "what-if", "toward_positive", "--csv"], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
+        told = subprocess.run([BINARY, "what-if", "toward_positive", "--scale", "1", "--csv"], cwd=self.folder,
+                              capture_output=True, text=True, check=False)
         self.assertIn("rounds by sign", told.stderr)
 
     def test_list(self):

@@ -3,7 +3,6 @@ and the same numbers. After a SIGKILL at any moment too."""
 import csv
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +10,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from page_columns import documented  # noqa: E402
 
 BINARY = os.environ.get("ADA_BINARY", "")
 FILES = ["evaluation", "events", "histograms", "probes", "scales", "steps", "timing", "underflow",
@@ -31,25 +33,6 @@ log:
 """
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLS = [0.02, 0.1, 0.3, 0.7]  # seconds after the first rows
-
-
-def documented():
-    """{file: {column: type}} as src/telemetry/README.md has them."""
-    files = {}
-    for line in (ROOT / "src/telemetry/README.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):  # sections that are no file's are left out
-            name = line[3:]
-            columns = files.setdefault(name.removesuffix(".csv"), {}) if name.endswith(".csv") else {}
-        cells = [cell.strip() for cell in line.split("|")]
-        names = re.findall("`([^`]+)`", cells[1]) if len(cells) > 4 else []
-        if names and cells[2] in {"integer", "flag", "number", "scale", "text"}:
-            columns.update(dict.fromkeys(names, cells[2]))
-        elif len(names) == 2 and not cells[2]:  # from one column of another file to a later one
-            other = files[re.search("`(.+)[.]csv`", cells[3]).group(1)]
-            between = list(other)
-            between = between[between.index(names[0]):between.index(names[1]) + 1]
-            columns.update({name: other[name] for name in between})
-    return files
 
 
 def first_python(module):

@@ -2,7 +2,6 @@
 pictures are figures that leave matplotlib as it was."""
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ sys.path.insert(0, str(PACKAGE))
 sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import ada_train  # noqa: E402
 from ada_train import columns, csv_writer, no_gradient, recording  # noqa: E402
+from page_columns import documented  # noqa: E402
 from report_test import PACKAGES, make_run  # noqa: E402
 
 BINARY = os.environ.get("ADA_BINARY")
@@ -53,13 +53,7 @@ def counts(lost):
 
 class ColumnsTest(unittest.TestCase):
     def test_those_of_the_page(self):
-        page = (ROOT / "src" / "telemetry" / "README.md").read_text()
-        listed = {}
-        for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
-            if not part.partition("\n")[0].endswith(".csv"):
-                continue
-            rows = re.findall(r"^\| `(\w+)` \| (integer|flag|scale|number|text) \|", part, re.M)
-            listed[part.split(".csv")[0]] = rows
+        listed = {file: list(table.items()) for file, table in documented().items()}
         ours = {file: [(name, kind.rstrip("?")) for name, kind in table.items()]
                 for file, table in columns.TABLES.items()}
         self.assertEqual(ours, listed)
