@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/operands_lab.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {
@@ -158,6 +159,13 @@ TEST_SUITE(ADA_SUITE) {
         });
       }
     }
+  }
+
+  TEST_CASE("operands on kernels: hifloat4 is refused by name") {
+    for (const NamedBlockFormat& named : NamedBlockFormats())
+      if (named.format.rule == BlockRule::kHiFloat4)
+        CHECK_THROWS_WITH_AS(CheckOperands(AllAlike(Conv(), InBlocks(named.format))),
+                             doctest::Contains("the CUDA backend has no hifloat4"), ConfigError);
   }
 }
 
