@@ -1,7 +1,10 @@
 // By the scalar definitions of rounding, with which all kernels agree bit for bit.
 #include "step/weight_values.h"
 
+#include <cmath>
+
 #include "number/random.h"
+#include "number/table_grid.h"
 
 namespace ada::step {
 
@@ -22,9 +25,17 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
   const std::uint64_t key = pass.seed ^ StreamId("round:" + point.layer + "." + point.tensor);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float x = values[i] * scale;
-    const float rounded =
-        stochastic ? RoundStochastically(point.format, x, Philox(key, pass.draw, i / 4)[i % 4])
-                   : RoundTo(point.format, x);
+    const std::uint32_t word = stochastic ? Philox(key, pass.draw, i / 4)[i % 4] : 0;
+    float rounded = 0;
+    if (point.format.table != 0) {
+      // The scale may bring a finite value beyond fp32, which does not make it infinite.
+      const double scaled = std::isinf(x) ? static_cast<double>(values[i]) * scale : x;
+      rounded = RoundByTable(TableGridAt(point.format.table), scaled, point.format.saturate,
+                             stochastic, word)
+                    .value;
+    } else {
+      rounded = stochastic ? RoundStochastically(point.format, x, word) : RoundTo(point.format, x);
+    }
     values[i] = rounded / scale;
   }
   return values;

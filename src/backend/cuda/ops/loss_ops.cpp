@@ -27,7 +27,6 @@ class LossGradient {
     stats_ = RoundingStats(context, gradient);
     if (reference) before_ = GridOf(gradient.tensor.format);
   }
-  explicit operator bool() const { return static_cast<bool>(gradient_); }
 
   // unscaled(i): value i before S.
   template <class Unscaled>

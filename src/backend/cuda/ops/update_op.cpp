@@ -152,8 +152,7 @@ class CudaUpdate final : public UpdateOp {
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     auto* all = reinterpret_cast<UpdateScalars*>(&inputs + 1);
     for (std::size_t i = 0; i < groups_.size(); ++i)
-      new (all + i)
-          UpdateScalars(MakeUpdateScalars(rule_, plan.step, groups_[i].lr, groups_[i].decay));
+      all[i] = MakeUpdateScalars(rule_, plan.step, groups_[i].lr, groups_[i].decay);
     context_.shared.Send(inputs_);
   }
   // Norm and finiteness of all gradients, and the decision by them; `again`: after sanitizing.
