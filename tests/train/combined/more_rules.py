@@ -7,6 +7,7 @@ import numpy as np
 
 OFF = 1e-6  # relative error of a few operations in fp32
 TINY = 1e-44
+HALF = 0.71e-45  # half of fp32's smallest number: torch multiplies by the rate first, which may leave subnormals
 
 
 def ratio(top, top_off, square, square_off, eps):
@@ -45,7 +46,7 @@ class MoreRules:
         square, square_off = squares(total, off)
         s = share * self.before(name, "square_avg", w) + (1 - share) * square
         s_off = (1 - share) * square_off + 4 * OFF * s + TINY
-        step, error = ratio(total, off, s, s_off, self.keys.get("epsilon", 1e-8))
+        step, error = ratio(total, off + HALF / np.maximum(lr, 1e-30), s, s_off, self.keys.get("epsilon", 1e-8))
         if momentum == 0:
             return lr * step, lr * error, self.kept(name, after, square_avg=(s, s_off))
         last = momentum * self.before(name, "momentum_buffer", w)
@@ -58,8 +59,8 @@ class MoreRules:
         square, square_off = squares(total, off)
         s = self.before(name, "sum", w) + square
         s_off = square_off + OFF * s
-        step, error = ratio(total, off, s, s_off, self.keys.get("epsilon", 1e-10))
         lr = lr / (1 + (self.count - 1) * self.keys.get("lr_decay", 0.0))
+        step, error = ratio(total, off + HALF / np.maximum(lr, 1e-30), s, s_off, self.keys.get("epsilon", 1e-10))
         return lr * step, lr * error, self.kept(name, after, sum=(s, s_off))
 
     def adamax(self, name, w, g, off, lr, decay, after):
