@@ -99,7 +99,8 @@ class Accumulated:
         self.lost += int(((exact != 0) & (result == 0)).sum())
         broken = np.isfinite(exact) & ~np.isfinite(result)
         self.overflow += int(broken.sum())
-        r, s, m = (x[~broken] for x in (result, exact, magnitudes))
+        known = np.isfinite(exact) & ~broken
+        r, s, m = (x[known] for x in (result, exact, magnitudes))
         self.signal += (s**2).sum()
         self.noise += ((r - s) ** 2).sum()
         self.pull += ((r - s) * np.sign(s)).sum()

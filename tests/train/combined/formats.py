@@ -193,7 +193,8 @@ class Tally:
         self._add("subnormal", small, small)
         lost = np.isnan(low) & np.isfinite(value)  # under a scale that is not finite
         beyond = form.overflows(low), form.overflows(high)
-        self._add("overflow", beyond[0] & beyond[1] & ~inf | lost, (beyond[0] | beyond[1]) & ~inf | lost)
+        sure = beyond[0] & beyond[1] & ~inside
+        self._add("overflow", sure & ~inf | lost, (beyond[0] | beyond[1]) & ~inf | lost)
         self._add("inf", inf, inf)
         self._add("nan", nan, nan)
         self._add("below", far < form.smallest, near < form.smallest)
