@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "io/tensor_names.h"
 #include "judge/plain_counts.h"
 #include "number/blocks/operand_blocks.h"
 #include "number/stats.h"
@@ -23,8 +22,8 @@ OperandRow OperandRowOf(const MatmulTensors& layer, const char* name, const Stor
     row.Take(counts);
   } else {
     // A plain format has neither blocks nor causes of loss; those figures stay as they are.
-    PlainCounts counts;
-    for (const float x : tensor.values) counts.Take(std::get<NumberFormat>(format), {}, x);
+    PlainCounts counts(std::get<NumberFormat>(format));
+    for (const float x : tensor.values) counts.Take({}, x);
     counts.GoTo(row);
   }
   return row;
@@ -57,8 +56,7 @@ std::vector<OperandRow> JudgeOperands(const MatmulTensors& t, const AnyFormat& f
   std::vector<OperandRow> rows;
   for (std::size_t i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-    const StoredTensor& tensor = IsWeight(operand) ? t.w : is_x ? t.x : t.dy;
+    const StoredTensor& tensor = t.Of(operand);
     if (!tensor) continue;
     const OperandPlace place{IsWeight(operand), t.linear, t.groups,
                              AlongChannels(operand, t.transposed), tensor.dims};

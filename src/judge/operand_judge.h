@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/tensor_names.h"
 #include "number/blocks/block_format.h"
 #include "telemetry/block_figures.h"
 
@@ -32,6 +33,12 @@ struct MatmulTensors {
   // 1, or with tokens.
   bool pointwise = false;
   StoredTensor x, w, dy;
+
+  // What an operand is rounded from.
+  const StoredTensor& Of(Operand operand) const {
+    if (IsWeight(operand)) return w;
+    return operand == Operand::kForwardX || operand == Operand::kDwX ? x : dy;
+  }
 };
 
 // Why the shapes do not belong to one layer, or nothing.

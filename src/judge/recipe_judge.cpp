@@ -40,8 +40,7 @@ std::vector<float> ChannelsLast(const StoredTensor& tensor) {
 }
 
 Values ValuesOf(const MatmulTensors& layer, Operand operand) {
-  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-  const StoredTensor& tensor = IsWeight(operand) ? layer.w : is_x ? layer.x : layer.dy;
+  const StoredTensor& tensor = layer.Of(operand);
   Values of;
   of.bf16 = tensor.bf16;
   of.place = {IsWeight(operand), layer.linear, layer.groups,
@@ -94,11 +93,11 @@ void TakePlain(const graph::OperandRule& rule, Operand operand, const Values& of
   scaling::TensorScaleRule how = rule.scaling;
   how.format_max = rule.format.largest();
   how.integer = IsInteger(rule.format);
-  PlainCounts counts;
+  PlainCounts counts(rule.format);
   if (rule.scaling.kind != Kind::kRow || rule.format == kFp32) {
     const scaling::RowScale scale =
         rule.format == kFp32 ? scaling::RowScale() : ScaleOfTensor(rule, how, operand, of.values);
-    for (const float x : of.values) counts.Take(rule.format, scale, x);
+    for (const float x : of.values) counts.Take(scale, x);
   } else {
     counts.multiplies_back = scaling::MultipliesBack(how);
     const OperandLines lines = LinesOfOperand(of.place);
@@ -112,7 +111,7 @@ void TakePlain(const graph::OperandRule& rule, Operand operand, const Values& of
               how, amaxes[static_cast<std::size_t>(m * layout.rows + r)], of.bf16);
           for (std::int64_t i = 0; i < layout.length; ++i)
             counts.Take(
-                rule.format, scale,
+                scale,
                 values[m * layout.matrix_stride + r * layout.row_stride + i * layout.stride]);
         }
     }
@@ -159,8 +158,7 @@ std::vector<RecipeRow> JudgeRecipe(const MatmulTensors& layer, const graph::Laye
     const graph::OperandRule& rule = rules.Of(operand);
     const bool of_dx = operand == Operand::kDxDy || operand == Operand::kDxW;
     if (!rule.rounds || (of_dx && !layer.has_dx)) continue;
-    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-    const StoredTensor& tensor = IsWeight(operand) ? layer.w : is_x ? layer.x : layer.dy;
+    const StoredTensor& tensor = layer.Of(operand);
     if (!tensor) continue;
     Values of = ValuesOf(layer, operand);
     if (rule.hadamard) Transform(layer, operand, rule.hadamard, draw, of);

@@ -125,20 +125,23 @@ WindowSteps StepsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
   return steps;
 }
 
-void EachDumpedMatmul(const SafetensorsFile& file,
-                      const std::function<void(const MatmulTensors&)>& use) {
-  std::size_t layers = 0;
+std::vector<std::string> DumpedMatmuls(const SafetensorsFile& file) {
+  std::vector<std::string> layers;
   for (const TensorEntry& entry : file.entries()) {
     if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
     const std::string name = entry.name.substr(0, entry.name.size() - 2);
-    if (!IsMatmul(file, name)) continue;
-    ++layers;
-    use(LayerOf(file, name));
+    if (IsMatmul(file, name)) layers.push_back(name);
   }
-  if (layers == 0)
+  if (layers.empty())
     throw DataError(file.path() +
                     ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
                     "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
+  return layers;
+}
+
+void EachDumpedMatmul(const SafetensorsFile& file,
+                      const std::function<void(const MatmulTensors&)>& use) {
+  for (const std::string& name : DumpedMatmuls(file)) use(LayerOf(file, name));
 }
 
 std::string NewestDump(const std::string& folder) {

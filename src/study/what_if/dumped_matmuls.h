@@ -3,14 +3,19 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "io/tensor_files/safetensors.h"
 #include "judge/operand_judge.h"
 
 namespace ada::study {
 
-// Calls `use` with each linear layer and convolution, in the order of the file. Throws DataError
-// where there is none, or where tensors do not fit together.
+// Returns the names of the linear layers and convolutions, in the order of the file. Throws
+// DataError where there is none.
+std::vector<std::string> DumpedMatmuls(const SafetensorsFile& file);
+// Reads each of them and calls `use` with it. Throws DataError also where tensors do not fit
+// together.
 void EachDumpedMatmul(const SafetensorsFile& file,
                       const std::function<void(const judge::MatmulTensors&)>& use);
 

@@ -46,10 +46,6 @@ std::vector<Recipe> RecipesOf(const std::vector<std::string>& asked) {
   return recipes;
 }
 
-bool IsWorse(const RecipeRow& a, const RecipeRow& b) {
-  return LostShare(a) != LostShare(b) ? LostShare(a) > LostShare(b) : a.sqnr_db < b.sqnr_db;
-}
-
 // Bits and values of operands, of which those that a recipe leaves are taken as stored.
 struct Width {
   double bits = 0, values = 0;
@@ -62,8 +58,7 @@ void AddLayer(const judge::MatmulTensors& layer, const Recipe& recipe, bool spar
   for (std::size_t i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!layer.has_dx && (operand == Operand::kDxDy || operand == Operand::kDxW)) continue;
-    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-    const judge::StoredTensor& tensor = IsWeight(operand) ? layer.w : is_x ? layer.x : layer.dy;
+    const judge::StoredTensor& tensor = layer.Of(operand);
     const graph::OperandRule& rule = rules.Of(operand);
     const double stored = tensor.bf16 ? 16 : 32;
     width.Add(rule.rounds ? BitsOf(rule.named()) : stored,
@@ -92,8 +87,7 @@ RecipeVerdict Judge(const WhatIfRecipesOptions& options) {
   RecipeVerdict verdict;
   verdict.dump = NewestDump(options.folder);
   const SafetensorsFile file = SafetensorsFile::Open(verdict.dump);
-  EachDumpedMatmul(
-      file, [&](const judge::MatmulTensors& layer) { verdict.layers.push_back(layer.layer); });
+  verdict.layers = DumpedMatmuls(file);
   const std::vector<std::string> products = judge::ProductsOf(run.model, verdict.layers);
   std::vector<Width> widths(recipes.size());
   verdict.recipes.resize(recipes.size());
@@ -129,6 +123,10 @@ RecipeVerdict Judge(const WhatIfRecipesOptions& options) {
 double LostShare(const RecipeRow& row) {
   const double pct = std::isnan(row.lost_pct_nonzero) ? 0 : row.lost_pct_nonzero;
   return pct + SaturatedPct(row);
+}
+
+bool IsWorse(const RecipeRow& a, const RecipeRow& b) {
+  return LostShare(a) != LostShare(b) ? LostShare(a) > LostShare(b) : a.sqnr_db < b.sqnr_db;
 }
 
 void WhatIfRecipes(const WhatIfRecipesOptions& options, std::ostream& out, std::ostream& notes) {

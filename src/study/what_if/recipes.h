@@ -14,6 +14,8 @@ namespace ada::study {
 // The share of an operand's values other than zero that is lost, cut off ones among them, in
 // percent.
 double LostShare(const judge::RecipeRow& row);
+// Whether `a` loses more than `b`, or as much with less SQNR.
+bool IsWorse(const judge::RecipeRow& a, const judge::RecipeRow& b);
 
 // A recipe with the operands that it rounds.
 struct JudgedRecipe {

@@ -32,9 +32,7 @@ const RecipeRow* WorstRowOf(const JudgedRecipe& recipe) {
   const RecipeRow* worst = nullptr;
   for (const auto& [layer, at] : recipe.worst) {
     const RecipeRow& row = recipe.rows[at];
-    if (worst == nullptr || LostShare(row) > LostShare(*worst) ||
-        (LostShare(row) == LostShare(*worst) && row.sqnr_db < worst->sqnr_db))
-      worst = &row;
+    if (worst == nullptr || IsWorse(row, *worst)) worst = &row;
   }
   return worst;
 }
