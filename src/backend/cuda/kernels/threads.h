@@ -167,6 +167,20 @@ struct FusedKernels {
   int count = 0;
 };
 
+// What the threads of a block have for two kernels: shared memory for one at a time, and the values
+// of their own of both.
+template <class First, class Second>
+struct MemoryOfTwo {
+  union Shared {
+    typename First::Shared first;
+    typename Second::Shared second;
+  };
+  struct Own {
+    typename First::Own first;
+    typename Second::Own second;
+  };
+};
+
 // The same of two types. One of them at the most should have values of its own from phase to phase
 // (Own): a thread has registers for both.
 template <class FirstKernel, class Second>
@@ -176,14 +190,8 @@ struct FusedPair {
       First::kThreads > Second::kThreads ? First::kThreads : Second::kThreads;
   static constexpr int kPhases =
       First::kPhases > Second::kPhases ? First::kPhases : Second::kPhases;
-  union Shared {
-    typename First::Shared first;
-    typename Second::Shared second;
-  };
-  struct Own {
-    typename First::Own first;
-    typename Second::Own second;
-  };
+  using Shared = typename MemoryOfTwo<First, Second>::Shared;
+  using Own = typename MemoryOfTwo<First, Second>::Own;
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
@@ -217,14 +225,8 @@ struct FusedPhases {
   using First = FirstKernel;
   static_assert(First::kThreads == Second::kThreads);
   static constexpr int kThreads = First::kThreads, kPhases = First::kPhases + Second::kPhases;
-  union Shared {
-    typename First::Shared first;
-    typename Second::Shared second;
-  };
-  struct Own {
-    typename First::Own first;
-    typename Second::Own second;
-  };
+  using Shared = typename MemoryOfTwo<First, Second>::Shared;
+  using Own = typename MemoryOfTwo<First, Second>::Own;
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
