@@ -6,7 +6,6 @@ import rules
 from exact import single
 from formats import Tally, middle, stored_ends
 from storing import Unsure
-from taking import BlockTally, Counts
 
 ALONG_LAST = ("s.q", "s.k", "y.p", "dp.dy", "dp.v", "dq.ds")  # others: along keys or queries, the axis before
 
@@ -98,12 +97,7 @@ class Heads:
                 raise Unsure(name)
             decoded, seen = operand.form.quantize(flat)
             if logged:
-                tally = self.tallies.setdefault(key, BlockTally(operand.form, scale))
-                tally.scale = tally.row_scale = scale
-                counts = self.blocks.setdefault(key, Counts(operand.form))
-                before = counts.n.get("saturated", 0)
-                counts.add(seen)
-                tally.add_block(value, back(decoded), {"saturated": counts.n["saturated"] - before})
+                self.count_blocks(key, operand.form, scale, value, back(decoded), seen)
             return back(decoded), error
         factor = self.operand_factor(operand, key, flat, back)
         low, high = stored_ends(value, error, operand.form, factor)

@@ -35,6 +35,16 @@ class BlockTally(Tally):
 class Taking:
     """The part of Beside that knows what products take."""
 
+    def count_blocks(self, key, form, scale, value, decoded, seen):
+        """Adds an operand in blocks to its rows of underflow.csv and blocks.csv; returns both."""
+        tally = self.tallies.setdefault(key, BlockTally(form, scale))
+        tally.scale = tally.row_scale = scale
+        counts = self.blocks.setdefault(key, Counts(form))
+        before = counts.n.get("saturated", 0)
+        counts.add(seen)
+        tally.add_block(value, decoded, {"saturated": counts.n["saturated"] - before})
+        return tally, counts
+
     def operand(self, node, name, stored, scale):
         """The operand that a product takes of a stored tensor, counted as a rounding of its own."""
         operand = self.precision.operand(node.name, name)
@@ -74,12 +84,7 @@ class Taking:
                 power = 2.0 ** (math.frexp(part)[1] - 1) if part else 1.0  # it stays in the values
                 node.scales[name] = power / part if part else 1.0, back(seen["coded"]) * power
             if logged:
-                tally = self.tallies.setdefault(key, BlockTally(operand.form, scale))
-                tally.scale = tally.row_scale = scale
-                counts = self.blocks.setdefault(key, Counts(operand.form))
-                before = counts.n.get("saturated", 0)
-                counts.add(seen)
-                tally.add_block(stored, taken, {"saturated": counts.n["saturated"] - before})
+                tally, counts = self.count_blocks(key, operand.form, scale, stored, taken, seen)
         else:
             factor = self.operand_factor(operand, key, lines, back)
             taken = stored_ends(stored, 0.0, operand.form, factor)[0]
