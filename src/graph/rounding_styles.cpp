@@ -3,6 +3,7 @@
 #include "graph/rounding_styles.h"
 
 #include "error.h"
+#include "graph/network/precision.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "number/format_codes.h"
@@ -64,13 +65,9 @@ Operand ForwardOperandOf(Operand operand) {
   return IsWeight(operand) ? Operand::kForwardW : Operand::kForwardX;
 }
 
-// The fixed scale of an operand's tensor.
-using StaticScales = config::TensorScalingConfig::StaticScales;
-double StaticScaleOf(Operand operand, const StaticScales& values) {
-  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-  return IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
-}
-double StaticScaleOf(AttentionOperand operand, const StaticScales& values) {
+// The fixed scale of the tensor of an operand of attention.
+double StaticScaleOf(AttentionOperand operand,
+                     const config::TensorScalingConfig::StaticScales& values) {
   switch (TensorOf(operand)) {
     case AttentionTensor::kQ:
       return values.q;

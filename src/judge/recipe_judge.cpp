@@ -69,17 +69,12 @@ void Transform(const MatmulTensors& layer, Operand operand, const backend::Hadam
     for (float& x : of.values) x = RoundTo(kBf16, x);
 }
 
-double StaticScaleOf(Operand operand, const config::TensorScalingConfig::StaticScales& values) {
-  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
-  return IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
-}
-
 // One scale for all values; a scale from earlier steps follows that of the tensor.
 scaling::RowScale ScaleOfTensor(const graph::OperandRule& rule, const scaling::TensorScaleRule& how,
                                 Operand operand, const std::vector<float>& values) {
   float scale = 1;
   if (rule.scaling.kind == Kind::kStatic)
-    scale = static_cast<float>(StaticScaleOf(operand, rule.scaling.values));
+    scale = static_cast<float>(graph::StaticScaleOf(operand, rule.scaling.values));
   else if (rule.scaling.kind == Kind::kDelayed)
     scale = scaling::DelayedScale(how, AmaxOf(values), 1);
   else if (rule.scaling.kind == Kind::kCurrent)

@@ -263,4 +263,9 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   return result;
 }
 
+double StaticScaleOf(Operand operand, const config::TensorScalingConfig::StaticScales& values) {
+  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+  return IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
+}
+
 }  // namespace ada::graph

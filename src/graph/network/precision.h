@@ -92,4 +92,7 @@ LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::st
 // have a per-tensor scale.
 Precision ResolvePrecision(const config::PrecisionConfig& precision, bool policy_owns_gradients);
 
+// The fixed scale of an operand's tensor (`tensor_scaling: {kind: static, values}`).
+double StaticScaleOf(Operand operand, const config::TensorScalingConfig::StaticScales& values);
+
 }  // namespace ada::graph
