@@ -60,15 +60,20 @@ ONE_IDEA = {
     "src/graph/builder.h": (
         "OpMaker Builder", "a graph is made: its ops, and all the rest"),
     "src/graph/graph.h": (
-        "TensorObserver GradientReducer Graph", "the graph, and who sees its tensors and gradients"),
+        "SharedArena TensorObserver GradientReducer Graph",
+        "the graph, its memory, and who sees its tensors and gradients"),
     "src/scaling/policies/dynamic_machine.h": (
         "ScaleArithmetic DynamicMachine", "a dynamic preset: when its scale moves, and how"),
     "src/scaling/policies/policy.h": (
         "Policy RetryRule", "what decides about an attempt, and what a skipped one leads to"),
-    "src/step/step_logging.h": (
-        "LogSchedule AttemptLog", "which attempts are written down, and who is told of them"),
     "src/step/step_observer.h": (
-        "StepObserver StepObservers", "what sees single steps, and the list of all of them"),
+        "LogSchedule AttemptLog StepObserver StepObservers",
+        "who is told of single steps, and which of them are written down"),
+    "src/step/trainer.h": (
+        "PhaseClock TensorScales Trainer", "a step, and the parts that only it has"),
+    "src/step/distributed_gradients.h": (
+        "DistributedGradients AccumulatedGradients",
+        "sums of gradients over processes and over micro-batches"),
     "src/telemetry/csv.h": ("CsvRow CsvFile", "a CSV file, and one row of it"),
     "src/telemetry/csv_reader.h": (
         "CsvReader CsvFollower", "a CSV file, read once or while it grows"),
@@ -92,7 +97,7 @@ KNOWN = {
     "src/run/evaluate/predictions.h": "PredictionsFile ClassTable OutputsFile",
     "src/run/evaluate/reports.h": "PhotoReport TaskReport",
     "src/run/metrics/prediction.h": "PredictionMaker PredictionFolder",
-    "src/record/step_events.h": "RepeatedNotes StepEvents",
+    "src/record/step_log.h": "RepeatedNotes StepEvents StepLog",
     "src/vision/metrics.h": "AveragePrecision Confusion",
 }
 

@@ -3,8 +3,7 @@
 file(GLOB_RECURSE ada_c_api_sources CONFIGURE_DEPENDS src/c_api/*.cpp src/scaling/*.cpp src/number/*.cpp src/io/*.cpp
      src/config/keys/*.cpp src/config/yaml/*.cpp src/config/overrides.cpp)
 add_library(ada_c_api SHARED ${ada_c_api_sources} src/config/sections/section_scaling.cpp
-            src/config/sections/section_scaling_layers.cpp src/config/sections/scaling_checks.cpp
-            src/config/sections/section_block_format.cpp)
+            src/config/sections/scaling_checks.cpp src/config/sections/section_block_format.cpp)
 set_target_properties(ada_c_api PROPERTIES OUTPUT_NAME ada_scaling LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
                       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                       UNITY_BUILD ${ADA_UNITY} UNITY_BUILD_BATCH_SIZE 16)

@@ -165,7 +165,7 @@ struct InitParametersConfig : InitRule {
 // The section `model.init`. Parameters start by the scheme, then by the last matching entry of
 // `parameters`, and at the end tensors of the file `weights` replace what these gave. Vectors
 // (biases, gamma, beta) start at 0 or 1 by their name, whatever the scheme is, unless an entry
-// matches them (graph/network/initialize.cpp).
+// matches them (graph/network/parameters.cpp).
 struct InitConfig : InitRule {
   std::vector<InitParametersConfig> parameters;  // the last match wins, as a whole
   bool zero_gamma = false;

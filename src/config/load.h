@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 #include "config/derived.h"
-#include "config/yaml/override.h"
+#include "config/yaml/problems.h"
 
 namespace ada::config {
 

@@ -7,7 +7,6 @@
 
 #include "config/keys/keys.h"
 #include "config/yaml/node.h"
-#include "config/yaml/override.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {

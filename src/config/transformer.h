@@ -1,5 +1,5 @@
 // Sizes of the zoo's transformers, gpt2, llama and vit: the keys of `model` that only they have.
-// graph/network/zoo_transformers.cpp builds layers of them; section_transformer.cpp has their keys.
+// graph/network/zoo_transformers.cpp builds layers of them; section_model.cpp has their keys.
 #pragma once
 #include <optional>
 #include <string>

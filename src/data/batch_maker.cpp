@@ -1,21 +1,27 @@
 // Goes from the number of a batch to its rows: which images these are (the order of the epoch and,
-// of several processes, the share of this one), what becomes of broken ones, and mixing. How a
-// single row is written is row_writer.h's matter.
+// of several processes, the share of this one), what becomes of broken ones, and mixing.
+// row_writer.h says how a single row is written. An epoch is shuffled by Fisher and Yates with the
+// random numbers of the epoch.
 #include "data/batch_maker.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
+#include "data/batch.h"
 #include "data/image_writer.h"
-#include "data/mixing.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/run_in_parallel.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {
+
+constexpr std::uint64_t kShuffleStream = StreamId("shuffle");
+constexpr std::size_t kOrdersKept = 2;  // batches of this epoch and the next are made side by side
 
 // Decoding takes a while: several threads work on one batch.
 constexpr int kRowsOfPart = 8;
@@ -56,6 +62,27 @@ void CheckSpec(const Dataset& dataset, const LoaderSpec& spec) {
 }
 
 }  // namespace
+
+Order ShuffledOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t images) {
+  Order order(static_cast<std::size_t>(images));
+  std::iota(order.begin(), order.end(), 0u);
+  RandomStream random(seed, kShuffleStream + static_cast<std::uint64_t>(epoch));
+  // From the last place down: each place takes one of those that are left, itself included.
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random.Below(static_cast<std::uint32_t>(left))]);
+  }
+  return order;
+}
+
+std::shared_ptr<const Order> OrderCache::Get(std::int64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [known_epoch, order] : known_) {
+    if (known_epoch == epoch) return order;
+  }
+  if (known_.size() == kOrdersKept) known_.erase(known_.begin());
+  known_.emplace_back(epoch, std::make_shared<const Order>(ShuffledOrder(seed_, epoch, images_)));
+  return known_.back().second;
+}
 
 BatchMaker::BatchMaker(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset),

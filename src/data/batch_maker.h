@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "data/loader_spec.h"
-#include "data/order.h"
 #include "data/row_writer.h"
 
 namespace ada::data {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "data/augment.h"
+#include "data/batch.h"
 #include "data/dataset.h"
 #include "data/labels.h"
-#include "data/loader_spec.h"
 
 namespace ada::data {
 

@@ -6,7 +6,6 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
-#include "data/loader_spec.h"
 
 namespace ada::data {
 

@@ -1,7 +1,5 @@
 // Draws from Beta(alpha, alpha) as X / (X + Y) of two gamma variables, in logarithms, since alpha
 // may be so small that both are below fp64's smallest number.
-#include "data/mixing.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>

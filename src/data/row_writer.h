@@ -9,7 +9,6 @@
 #include "data/augment.h"
 #include "data/batch.h"
 #include "data/dataset.h"
-#include "data/loader_spec.h"
 
 namespace ada::data {
 

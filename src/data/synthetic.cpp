@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "data/batch.h"
 #include "data/dataset.h"
-#include "data/order.h"
 #include "error.h"
 #include "io/text.h"
 #include "number/random.h"

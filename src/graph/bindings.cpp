@@ -1,7 +1,6 @@
 // Looks the numbers of a plan up: each tensor is a view of the block at its buffer's offset.
-#include "graph/bindings.h"
-
 #include "error.h"
+#include "graph/builder.h"
 
 namespace ada::graph {
 

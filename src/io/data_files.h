@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/machine_faults.h"
+#include "io/file.h"
 
 namespace ada {
 

@@ -1,9 +1,8 @@
-// Memory from the system: large blocks of it, and how much this process can have.
+// Large blocks of memory from the system.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <string>
 
 namespace ada {
 
@@ -44,18 +43,5 @@ struct PageAllocator {
   }
   friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
 };
-
-// How much memory this process can use: the smallest limit among the machine, its cgroup (a
-// container) and its resource limits (ulimit), and a name by which the user can find it again.
-struct MemoryLimit {
-  std::uint64_t bytes = 0;  // swap included where it may be used
-  std::string source;       // "the machine", "/sys/fs/cgroup/memory.max", "ulimit -v"
-};
-
-// The smallest of all limits; one that cannot be read is ignored. `root` is a prefix for the paths
-// of /proc and /sys.
-MemoryLimit SmallestMemoryLimit(const std::string& root = "");
-// What the machine could provide now without swapping; UINT64_MAX if it does not tell.
-std::uint64_t AvailableMemory(const std::string& root = "");
 
 }  // namespace ada

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <thread>
 
-#include "io/cores.h"
+#include "io/machine.h"
 
 namespace ada {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "io/tensor_names.h"
-#include "number/lost_ends.h"
+#include "number/stats.h"
 
 namespace ada::judge {
 

@@ -1,6 +1,5 @@
 // Layers that multiply their input by a weight: conv2d, conv_transpose2d, linear.
 #include "layers/layer_kind.h"
-#include "layers/windows.h"
 
 namespace ada::layers {
 namespace {

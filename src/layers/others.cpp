@@ -2,7 +2,6 @@
 // upsample, pixel_shuffle, scale, external.
 #include "error.h"
 #include "layers/layer_kind.h"
-#include "layers/windows.h"
 #include "number/random.h"
 
 namespace ada::layers {

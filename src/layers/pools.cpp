@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "layers/layer_kind.h"
-#include "layers/windows.h"
 
 namespace ada::layers {
 namespace {

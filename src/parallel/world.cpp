@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "error.h"
-#include "io/cores.h"
+#include "io/machine.h"
 
 namespace ada::parallel {
 namespace {

@@ -53,7 +53,7 @@ std::string NameOf(const World& world, int rank);
 int RanksOfNode(const World& world);
 // Cores that this process may take so that all of its node have one: of each core that it may use,
 // its share among those that may use it too, and no more than its share of the quota of time
-// (io/cores.h; `root`: its prefix). At least 1. Collective, on small().
+// (io/machine.h; `root`: its prefix). At least 1. Collective, on small().
 int CoresOf(World& world, const std::string& root = "");
 
 // Reports an error that ends this process, then ends all of them; once, even if several fail.

@@ -1,13 +1,12 @@
 // Each function compares the step with the recorder's knowledge of the run so far, and adds a row
 // (Add) and a line (WriteLine) if something has changed.
-#include "record/step_events.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "io/tensor_names.h"
 #include "io/text.h"
+#include "record/step_log.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/csv.h"
 #include "telemetry/not_finite.h"

@@ -5,7 +5,7 @@
 #include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
-#include "io/memory.h"
+#include "io/machine.h"
 #include "io/text.h"
 #include "optim/optimizer.h"
 #include "run/assemble/assemble.h"

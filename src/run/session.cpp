@@ -12,7 +12,7 @@
 #include "io/shown_text.h"
 #include "run/assemble/assemble.h"
 #include "step/attempt/attempt.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 
 namespace ada::run {

@@ -1,17 +1,28 @@
-// From the configuration to what a step works with: the specs of graphs, the optimizer's rule and
-// parameters, and how many steps there are.
+// From the configuration to what a step works with: the specs of graphs, the rule and parameters of
+// the optimizer's update, and how many steps there are.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backend/update.h"
 #include "config/config.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
-#include "step/update_rule.h"
+#include "scaling/policies/settings.h"
 
 namespace ada::step {
+
+// optimizer.kind and its numbers, with precision.masters and optimizer_state.
+backend::UpdateRule UpdateRuleOf(const config::OptimizerConfig& optimizer,
+                                 const config::PrecisionConfig& precision);
+// The name of the format or layout in which a state of this name is kept.
+std::string StateFormatName(const config::PrecisionConfig& precision,
+                            const backend::UpdateRule& rule, const std::string& state);
+
+// Has `plan` put other values in the place of gradients that are not finite and carry `scale`.
+void AddRepair(const scaling::OverflowRepair& repair, double scale, backend::UpdatePlan& plan);
 
 // Whether training images may be mixed and have two labels.
 bool Mixes(const config::Config& config);
@@ -31,7 +42,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing and class weights are for training only.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
-// The rule of the update (update_rule.h).
+// The rule of the update.
 inline backend::UpdateRule UpdateRuleOf(const config::Config& config) {
   return UpdateRuleOf(config.optimizer, config.precision);
 }

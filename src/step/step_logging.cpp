@@ -1,7 +1,6 @@
 // Decides by the keys log.every, log.histogram_every and their like whether a step is due.
-#include "step/step_logging.h"
-
 #include "io/text.h"
+#include "step/step_observer.h"
 
 namespace ada::step {
 

@@ -1,9 +1,11 @@
 // The algorithm: one training step, from a batch to new weights. Everything that is not the
 // algorithm (epochs, evaluation, checkpoints, the terminal) is the Session's.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -12,16 +14,58 @@
 #include "io/run_in_parallel.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
-#include "step/accumulated_gradients.h"
 #include "step/attempt/attempt.h"
-#include "step/attempt/tensor_scales.h"
 #include "step/batches/batches.h"
 #include "step/distributed_gradients.h"
-#include "step/phase_clock.h"
-#include "step/step_logging.h"
 #include "step/step_observer.h"
 
 namespace ada::step {
+
+// Seconds since the last time they were taken, by phase. Where a device works asynchronously, the
+// time spent waiting for it counts as backward.
+struct PhaseSeconds {
+  double data = 0, forward = 0, backward = 0, update = 0, log = 0;
+};
+
+// Held by the trainer, which starts it in each step and tells it where one phase ends.
+class PhaseClock {
+ public:
+  void Start() { start_ = Now(); }
+  // Adds the time since the last lap, or the start, to a phase.
+  void Lap(double PhaseSeconds::*phase) {
+    const double now = Now();
+    seconds_.*phase += now - std::exchange(start_, now);
+  }
+  // Returns the seconds so far and begins to count from 0.
+  PhaseSeconds Take() { return std::exchange(seconds_, PhaseSeconds{}); }
+
+ private:
+  static double Now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(since).count();
+  }
+
+  PhaseSeconds seconds_;
+  double start_ = 0;
+};
+
+// Held by the trainer. The histories themselves belong to the graph, and so to its checkpoints.
+class TensorScales {
+ public:
+  explicit TensorScales(graph::Graph& graph)
+      : graph_(graph), amax_(graph.scaled_tensors().size()) {}
+
+  bool empty() const { return amax_.empty(); }
+  // Records the largest unscaled magnitude of each tensor in a pass whose counts were collected;
+  // `first`: the first one of a batch. A NaN is kept.
+  void Observe(bool first);
+  // Computes the scales of the next step and sends them to the backend.
+  void Update();
+
+ private:
+  graph::Graph& graph_;
+  std::vector<float> amax_;  // by scaled tensor, of the current batch
+};
 
 // One for each session (or fork), which calls Step for each attempt. It owns none of its parts and
 // writes no files; in a run of several processes Step is collective and returns the same result in

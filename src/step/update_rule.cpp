@@ -1,10 +1,9 @@
 // Names of layouts become formats, maps and scales of states.
-#include "step/update_rule.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "optim/states.h"
+#include "step/specs.h"
 
 namespace ada::step {
 namespace {

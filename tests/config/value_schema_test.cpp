@@ -1,7 +1,5 @@
 // The schemas that the JSON Schema is made of admit what the reader accepts, and nothing else:
 // every key of the tables reads a pool of values at and beside the ends of its ranges.
-#include "config/keys/value_schema.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "config/keys/scalars.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {

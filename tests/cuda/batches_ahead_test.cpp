@@ -13,7 +13,7 @@
 #include "graph/graph.h"
 #include "run/assemble/assemble.h"
 #include "scaling/policies/policies.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 #include "train/small_run.h"
 

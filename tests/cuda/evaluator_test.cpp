@@ -7,7 +7,7 @@
 #include "config/load.h"
 #include "cuda/on_both.h"
 #include "run/assemble/assemble.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/run_lab.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 
 namespace ada::backend::test {
 namespace {

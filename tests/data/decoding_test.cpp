@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "data/header_survey.h"
-#include "data/images/jpeg_markers.h"
+#include "data/images/formats.h"
 #include "data/readers.h"
 #include "recorded_pictures.h"
 #include "tiny_truth.h"

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "data/augment.h"
-#include "data/order.h"
+#include "data/batch.h"
 #include "tiny_files.h"
 
 namespace ada::data {

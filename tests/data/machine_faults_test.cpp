@@ -9,7 +9,6 @@
 
 #include "data/batch_maker.h"
 #include "data/detection/voc_files.h"
-#include "data/detection/xml_text.h"
 #include "data/images/picture.h"
 #include "data/input_file.h"
 #include "data/readers.h"

@@ -1,12 +1,11 @@
 // mixup and cutmix against plain loops over rows, their draws against the moments of Beta, and
 // batches that are the same from wherever a run goes on.
-#include "data/mixing.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <set>
 
+#include "data/batch.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "data/box_changes.h"
-#include "data/images/select_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 #include "vision/coder.h"
 #include "vision/recorded_vision.h"
 

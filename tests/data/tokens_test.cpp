@@ -8,11 +8,11 @@
 #include <set>
 
 #include "data/batch_maker.h"
-#include "data/check/check_files.h"
 #include "data/dataset.h"
 #include "data/labels.h"
 #include "data/loader.h"
 #include "data/readers.h"
+#include "data/reports/reports.h"
 #include "data/row_writer.h"
 #include "data/tokens/token_files.h"
 #include "io/tensor_files/safetensors.h"

@@ -1,9 +1,8 @@
 // Memory that a backend shares with the host: two addresses, one place, no moves.
-#include "graph/shared_arena.h"
-
 #include <doctest/doctest.h>
 
 #include "graph/fake_backend.h"
+#include "graph/graph.h"
 
 namespace ada::graph::test {
 namespace {

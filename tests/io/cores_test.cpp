@@ -1,7 +1,5 @@
 // Cores are the smaller of the affinity mask and the quota of a cgroup, in trees of /proc and /sys
 // as containers show them.
-#include "io/cores.h"
-
 #include <doctest/doctest.h>
 #include <sched.h>
 
@@ -9,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "io/machine.h"
 #include "temp_folder.h"
 
 namespace ada {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "io/memory.h"
+#include "io/machine.h"
 #include "temp_folder.h"
 
 namespace ada {

@@ -1,6 +1,4 @@
 // What a histogram says that a format loses, beside values that are rounded by each mode.
-#include "number/lost_ends.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

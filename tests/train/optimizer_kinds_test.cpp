@@ -8,7 +8,6 @@
 #include "optim/optimizer.h"
 #include "optim/states.h"
 #include "step/specs.h"
-#include "step/update_rule.h"
 
 namespace ada::run {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "record/step_events.h"
+#include "record/step_log.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

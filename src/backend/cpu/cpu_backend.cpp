@@ -15,7 +15,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/all.h"
 #include "error.h"
-#include "io/cores.h"
+#include "io/machine.h"
 #include "io/memory.h"
 #include "io/text.h"
 

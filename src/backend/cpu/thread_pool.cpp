@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-#include "io/cores.h"
+#include "io/machine.h"
 #include "io/run_in_parallel.h"
 
 namespace ada::backend::cpu {

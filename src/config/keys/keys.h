@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "config/keys/scalars.h"
-#include "config/keys/value_schema.h"
 #include "config/yaml/node.h"
 #include "config/yaml/problems.h"
 

@@ -1,6 +1,7 @@
-// The reference of the keys as a page. A map's keys stand below a heading with its path; those that
-// belong to one choice alone (a policy, a kind of layer) stand together. A map whose keys have been
-// written out for another one refers to that one.
+// The list of all keys, and their reference as a page. Both walk the tables of keys that reading
+// and writing use, so no list can be out of date. In the page a map's keys stand below a heading
+// with its path; those that belong to one choice alone (a policy, a kind of layer) stand together.
+// A map whose keys have been written out for another one refers to that one.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,9 +10,39 @@
 #include <vector>
 
 #include "config/schema/schema.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {
+
+// Words given for the default come first; `{}` is that of every section and says nothing where the
+// section is required. Else it is the value that a default struct would write.
+std::string DefaultOf(const Key& key) {
+  if (!key.default_text.empty() && key.default_text != "{}") return key.default_text;
+  if (key.required) return "required";
+  if (!key.default_text.empty()) return key.default_text;
+  const auto value = key.write();
+  return value ? FlowText(*value) : "none";
+}
+
+// Goes down into sections and into the entries of lists, whose paths have [] after the list's name.
+void Collect(const Section& section, const std::string& path, std::vector<KeyInfo>& keys) {
+  for (const Key& key : section.keys) {
+    KeyInfo info;
+    info.path = Join(path, key.name);
+    info.type = key.type;
+    info.default_text = DefaultOf(key);
+    info.range = key.range;
+    info.meaning = key.meaning;
+    info.only_for = key.only_for;
+    info.discriminator = key.only_for.empty() ? "" : section.discriminator;
+    info.only_for_second = key.only_for_second;
+    info.second_discriminator = key.only_for_second.empty() ? "" : section.second_discriminator;
+    const bool list = key.type.starts_with("list");
+    keys.push_back(std::move(info));
+    if (key.section) Collect(*key.section, Join(path, key.name) + (list ? "[]" : ""), keys);
+  }
+}
 
 constexpr std::string_view kIntroduction =
     "# Keys\n\n"
@@ -232,6 +263,13 @@ class Page {
 };
 
 }  // namespace
+
+std::vector<KeyInfo> AllKeys() {
+  Config config;
+  std::vector<KeyInfo> keys;
+  Collect(RootSection(config), "", keys);
+  return keys;
+}
 
 std::string KeysMarkdown() {
   const std::vector<KeyInfo> keys = AllKeys();

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "config/yaml/node.h"
-#include "config/yaml/override.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {

@@ -6,12 +6,23 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/config.h"
 #include "config/yaml/node.h"
+#include "error.h"
 
 namespace ada::config {
+
+// A key that overrides the file's: "scaling.scale" and the YAML text of its value. `where` is its
+// place in a file of such keys; default: it was given by --set.
+struct Override : std::pair<std::string, std::string> {
+  using std::pair<std::string, std::string>::pair;
+  Location where = {};
+};
+// In the order given.
+using Overrides = std::vector<Override>;
 
 // Lives as long as one reading. Adding a problem does not stop the reading, up to two thousand
 // of them: a reader leaves its field at the default and goes on, and later checks ask Clean before

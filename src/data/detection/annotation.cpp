@@ -7,7 +7,6 @@
 #include <pugixml.hpp>
 
 #include "data/detection/voc_files.h"
-#include "data/detection/xml_text.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"

@@ -15,7 +15,6 @@
 
 #include "data/file_fault.h"
 #include "data/images/formats.h"
-#include "data/images/jpeg_markers.h"
 #include "data/images/orientation.h"
 #include "error.h"
 #include "io/data_files.h"

@@ -1,9 +1,9 @@
 // Markers as ITU-T T.81, section B.1.1.2, has them: 0xFF, any number of times, and a code other
 // than 0.
-#include "data/images/jpeg_markers.h"
-
 #include <algorithm>
 #include <optional>
+
+#include "data/images/formats.h"
 
 namespace ada::data {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "data/images/formats.h"
-#include "data/images/jpeg_markers.h"
 
 namespace ada::data {
 namespace {

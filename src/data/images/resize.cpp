@@ -9,7 +9,6 @@
 
 #include "data/images/formats.h"
 #include "data/images/kernels/picture_kernels.h"
-#include "data/images/select_kernels.h"
 #include "error.h"
 
 namespace ada::data {

@@ -1,5 +1,5 @@
 // The processor is asked once; the kernels of all sets are part of every program.
-#include "data/images/select_kernels.h"
+#include "data/images/kernels/picture_kernels.h"
 
 namespace ada::data {
 namespace {

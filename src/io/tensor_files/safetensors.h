@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/tensor_files/tensor_entry.h"
+#include "io/tensor_files/safetensors_header.h"
 
 namespace ada {
 

@@ -11,7 +11,7 @@
 #include "io/run_in_parallel.h"
 #include "io/tensor_names.h"
 #include "run/assemble/assemble.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 
 namespace ada::run {
 namespace {

@@ -8,7 +8,7 @@
 #include "data/readers.h"
 #include "data/segmentation/label_files.h"
 #include "error.h"
-#include "io/cores.h"
+#include "io/machine.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
 #include "run/metrics/prediction.h"

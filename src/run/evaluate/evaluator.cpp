@@ -8,7 +8,7 @@
 #include "error.h"
 #include "io/run_in_parallel.h"
 #include "run/assemble/assemble.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 
 namespace ada::run {

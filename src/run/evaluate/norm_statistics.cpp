@@ -10,7 +10,7 @@
 #include "error.h"
 #include "graph/network/shapes.h"
 #include "io/text.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 #include "step/weight_values.h"
 #include "telemetry/progress.h"

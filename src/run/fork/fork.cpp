@@ -24,7 +24,7 @@
 #include "run/evaluate/weights.h"
 #include "scaling/policies/start_scale.h"
 #include "step/attempt/attempt.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 #include "step/trainer.h"
 #include "step/weight_values.h"

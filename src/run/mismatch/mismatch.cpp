@@ -12,7 +12,7 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/weights.h"
 #include "run/fork/fork.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/specs.h"
 
 namespace ada::run {

@@ -1,13 +1,12 @@
 // A run ends at the first fault; a check goes through all files and collects all
 // faults.
-#include "data/check/check_files.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "data/image_writer.h"
 #include "data/readers.h"
+#include "data/reports/reports.h"
 #include "error.h"
 #include "io/shown_text.h"
 #include "run/assemble/assemble.h"

@@ -19,7 +19,7 @@
 #include "run/evaluate/weights.h"
 #include "run/memory_need.h"
 #include "run/plan/plan_reports.h"
-#include "step/batches/make_batches.h"
+#include "step/batches/batches.h"
 #include "step/batches/resident_batches.h"
 #include "step/specs.h"
 

@@ -4,9 +4,9 @@
 #include <ostream>
 
 #include "data/image_writer.h"
-#include "data/preview/sheet.h"
+#include "data/reports/reports.h"
 #include "error.h"
-#include "io/memory.h"
+#include "io/machine.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
 #include "run/evaluate/protect_data.h"

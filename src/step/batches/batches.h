@@ -1,6 +1,5 @@
 // Batches of a data set as graphs take them, wherever they are made: by the backend that keeps the
-// data set (resident_batches.h), or by a loader on the host (make_batches.cpp). The same images
-// either way.
+// data set (resident_batches.h), or by a loader on the host. The images are the same either way.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,8 +7,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "step/team.h"
 
 namespace ada::step {
 
@@ -56,5 +57,29 @@ class Batches {
   virtual bool as_bytes() const { return false; }
   virtual std::string why_on_host() const { return ""; }
 };
+
+enum class Residence : std::uint8_t {
+  kAnywhere,
+  kHost,  // an observer reads the images
+};
+// `dataset` must outlive them, unchanged. Throws ConfigError like data::Loader.
+// Makes resident batches if the backend accepts the data set and `residence` permits it, otherwise
+// batches of a loader.
+std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Dataset& dataset,
+                                     const data::LoaderSpec& spec,
+                                     Residence residence = Residence::kAnywhere);
+
+// Where the training images are kept: on the host if a probe reads them.
+Residence ResidenceOf(const config::Config& config);
+
+// The training batches of a process: all of each batch, or its part of each where several processes
+// share the run. `threads`: the number of threads of the process. Several processes make their
+// parts on the host, each with at most as many workers as threads unless data.workers is given;
+// `residence` matters for one process only. Throws ConfigError like MakeBatches. Each process makes
+// only its own rows, but all of them count whole batches in the same way.
+std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
+                                           data::LoaderSpec spec, Residence residence,
+                                           const config::Config& config, const Team& team,
+                                           int threads);
 
 }  // namespace ada::step

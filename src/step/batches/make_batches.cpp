@@ -1,12 +1,11 @@
 // Batches that a loader makes on the host, and the choice between these and batches of a data set
 // in the backend's memory (resident_batches.cpp).
-#include "step/batches/make_batches.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "data/augment.h"
+#include "step/batches/batches.h"
 #include "step/batches/resident_batches.h"
 
 namespace ada::step {

@@ -1,7 +1,7 @@
 // Batches made from a data set in the backend's memory, for backends that support it: the same
 // images, order and random choices as those of data::Loader, but made on the device.
 #pragma once
-#include "data/order.h"
+#include "data/batch.h"
 #include "step/batches/batches.h"
 
 namespace ada::step {

@@ -5,9 +5,9 @@
 
 #include "config/load.h"
 #include "error.h"
-#include "io/cores.h"
 #include "io/data_files.h"
 #include "io/file.h"
+#include "io/machine.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
 #include "run/fork/fork.h"

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "step/update_rule.h"
+#include "step/specs.h"
 #include "study/blame/findings.h"
 
 namespace ada::study {

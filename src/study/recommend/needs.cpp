@@ -5,7 +5,7 @@
 #include <map>
 
 #include "judge/scenario.h"
-#include "number/lost_ends.h"
+#include "number/stats.h"
 #include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 

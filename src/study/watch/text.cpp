@@ -33,7 +33,7 @@ std::size_t LevelOf(double pct) {
 }
 
 // Lower ends of the levels of SQNR, in dB; the last is sqrt(3) between norms, below which training
-// is said to stall (step_events.h).
+// is said to stall (record/step_log.h).
 constexpr std::array<double, 7> kSqnrLevels = {40, 30, 25, 20, 15, 10, 4.8};
 
 std::string SqnrMarks(const WatchedLayer& layer, bool utf8) {

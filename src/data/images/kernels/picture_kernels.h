@@ -1,8 +1,9 @@
-// The inner loops of random colors and of resizing, compiled once per instruction set. Every set
-// gives the same bytes.
+// The inner loops of random colors and of resizing, compiled once per instruction set, and which
+// set this machine uses. Every set gives the same bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace ada::data {
 
@@ -71,5 +72,11 @@ extern const ResizeKernels kResizeKernels;
 namespace avx512 {
 extern const ResizeKernels kResizeKernels;
 }
+
+// Those that this machine can run, the best first.
+std::vector<const ResizeKernels*> ResizeKernelsHere();
+const ResizeKernels& BestResizeKernels();
+std::vector<const ColorKernels*> ColorKernelsHere();
+const ColorKernels& BestColorKernels();
 
 }  // namespace ada::data

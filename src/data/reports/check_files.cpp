@@ -1,13 +1,12 @@
 // Files are checked in parallel, some hundred at a time so that progress can be shown in between;
 // findings are stored for each image and reported in order.
-#include "data/check/check_files.h"
-
 #include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "data/images/picture_checks.h"
+#include "data/reports/reports.h"
 #include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/hash.h"

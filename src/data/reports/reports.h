@@ -1,4 +1,5 @@
-// Checks all images of a data set and reports faults and differences between images.
+// What people are told of a data set before anything is trained on it: faults of its files and
+// differences between its images, and a sheet of the images of a batch.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "data/file_fault.h"
+#include "data/loader.h"
 
 namespace ada::data {
 
@@ -50,5 +53,14 @@ class FileChecker {
   FileFaults* faults_;
   std::map<std::string, std::string> by_hash_;  // "FILE of split train", of the splits before
 };
+
+inline constexpr int kMostOnSheet = 64;
+
+// The first images of `batch`, at most kMostOnSheet, side by side; small ones enlarged, large ones
+// made smaller. Normalization by `mean` and `std` is undone; fp32 values that leave 0..1 all the
+// same are spread from the smallest to the largest of the batch. Below each its class's name, or
+// its number where `names` has none.
+Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec,
+                  const std::vector<std::string>& names);
 
 }  // namespace ada::data

@@ -1,12 +1,11 @@
 // Draws what a batch holds and not the files: errors of resizing, normalization and labels are to
 // be seen here before anything is trained.
-#include "data/preview/sheet.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "data/images/resize.h"
+#include "data/reports/reports.h"
 #include "error.h"
 #include "vision/coder.h"
 #include "vision/draw.h"
