@@ -15,6 +15,12 @@
 #include "data/file_fault.h"
 #include "data/settings.h"
 
+namespace ada::vision {
+
+class BoxCoder;
+
+}  // namespace ada::vision
+
 namespace ada::data {
 
 struct Batch;
@@ -134,9 +140,3 @@ class OrderCache {
 };
 
 }  // namespace ada::data
-
-namespace ada::vision {
-
-class BoxCoder;
-
-}  // namespace ada::vision
