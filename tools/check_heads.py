@@ -21,8 +21,15 @@ import sys
 ONE_IDEA = {
     "src/backend/cpu/matmul/pack/batch_operands.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
-    "src/backend/cpu/matmul/plan/accumulated_window.h": (
-        "AccumulatedWindow WeightPanels", "both operands of sums in the order of their products"),
+    "src/backend/cpu/matmul/plan/accumulated_chunks.h": (
+        "AccumulatedWindow WeightPanels AccumulatedChunks",
+        "sums in the order of their products, and both of their operands"),
+    "src/backend/cpu/matmul/plan/partial_gradients.h": (
+        "PartialGradients AmxWeightGradient DirectWeightGradient",
+        "an interface, and its two implementations of one layout"),
+    "src/backend/cpu/matmul/plan/winograd.h": (
+        "WinogradBatches WinogradConvolution WinogradGradient FewTerms",
+        "one algorithm: its tiles, its two passes, and what it must not compute"),
     "src/backend/compare/checker.h": (
         "PairedMemory Checker", "what two backends wrote: where it lies, and whether it agrees"),
     "src/backend/cuda/matmul/batch_operand.h": (

@@ -1,13 +1,12 @@
 // How many images lie side by side in the records of direct products: a choice that no other beats,
 // by a count of what blocks of 8 or 16 rows compute.
-#include "backend/cpu/matmul/plan/interleaved_images.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "backend/block_images.h"
+#include "backend/cpu/matmul/plan/packed_convolution.h"
 #include "backend/matmul_cases.h"
 
 namespace ada::backend::test {

@@ -4,9 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "backend/block_images.h"
-#include "backend/cpu/matmul/plan/amx_weight_gradient.h"
-#include "backend/cpu/matmul/plan/direct_weight_gradient.h"
-#include "backend/cpu/matmul/plan/winograd_gradient.h"
+#include "backend/cpu/matmul/plan/partial_gradients.h"
+#include "backend/cpu/matmul/plan/winograd.h"
 #include "backend/matmul_cases.h"
 #include "skip.h"
 

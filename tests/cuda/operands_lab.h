@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/compare/op_outputs.h"
+#include "backend/compare/checker.h"
 #include "backend/compare/tolerances.h"
 #include "backend/naive_matmul.h"
 #include "cuda/on_both.h"

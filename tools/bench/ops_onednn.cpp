@@ -4,7 +4,7 @@
 
 #include <unordered_map>
 
-#include "backend/cpu/matmul/plan/onednn_version.h"
+#include "backend/cpu/matmul/plan/onednn_matmul.cpp"
 #include "ops.h"
 
 namespace ada::bench {

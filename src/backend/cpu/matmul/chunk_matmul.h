@@ -57,7 +57,7 @@ class ChunkMatmul {
   virtual void FinishForward(const Pass& /*pass*/) {}
   virtual void FinishBackward(const Pass& /*pass*/) {}
 
-  // Whether values of dw that are sums of few products are to be computed directly (few_terms.h).
+  // Whether values of dw that are sums of few products are to be computed directly (winograd.h).
   virtual bool few_terms_are_inexact() const { return false; }
 
   // Values of one partial gradient, weights and bias together; its layout is the implementation's.

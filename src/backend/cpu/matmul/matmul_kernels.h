@@ -39,9 +39,9 @@ int PartsOf(const NumberFormat& format);
 struct PackInputArgs;          // packed_convolution_args.h
 struct PackWeightsArgs;        // packed_convolution_args.h
 struct PackedConvolutionArgs;  // packed_convolution_args.h
-struct WeightGradientArgs;     // amx_gradient_args.h
-struct DirectGradientArgs;     // direct_gradient_args.h
-struct TilesToRowsArgs;        // direct_gradient_args.h
+struct WeightGradientArgs;     // weight_gradient_args.h
+struct DirectGradientArgs;     // weight_gradient_args.h
+struct TilesToRowsArgs;        // weight_gradient_args.h
 struct DepthwiseRowArgs;       // depthwise.h
 struct DepthwiseGradientArgs;  // depthwise.h
 struct DepthwiseWidenArgs;     // depthwise.h

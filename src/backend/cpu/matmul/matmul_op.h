@@ -11,8 +11,8 @@
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/batch_operands.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
-#include "backend/cpu/matmul/plan/few_terms.h"
 #include "backend/cpu/matmul/plan/fp32_matmul.h"
+#include "backend/cpu/matmul/plan/winograd.h"
 #include "backend/cpu/rounding/recomputed_norm.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 

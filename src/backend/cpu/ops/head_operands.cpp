@@ -6,7 +6,7 @@
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/matmul/pack/batch_operands.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
-#include "backend/cpu/matmul/pack/row_scales.h"
+#include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"
 

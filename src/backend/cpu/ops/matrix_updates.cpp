@@ -5,7 +5,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "backend/cpu/matmul/pack/codes.h"
+#include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"

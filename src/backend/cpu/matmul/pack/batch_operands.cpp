@@ -6,8 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cpu/matmul/pack/codes.h"
-#include "backend/cpu/matmul/pack/transform.h"
+#include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/hadamard.h"

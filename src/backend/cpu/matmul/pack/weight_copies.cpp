@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul/pack/batch_operands.h"
-#include "backend/cpu/matmul/pack/codes.h"
-#include "backend/cpu/matmul/pack/transform.h"
+#include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"

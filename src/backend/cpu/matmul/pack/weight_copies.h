@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
-#include "backend/cpu/matmul/pack/row_scales.h"
-#include "backend/cpu/matmul/pack/weight_layout.h"
+#include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {

@@ -1,9 +1,8 @@
 // Windows of x are copied in the order in which their products are added: channels within taps.
-#include "backend/cpu/matmul/plan/accumulated_window.h"
-
 #include <algorithm>
 
-#include "backend/cpu/matmul/plan/transposed_matmul.h"
+#include "backend/cpu/matmul/plan/accumulated_chunks.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 
 namespace ada::backend::cpu {
 

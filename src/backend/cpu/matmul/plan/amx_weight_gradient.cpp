@@ -1,9 +1,8 @@
-// See amx_weight_gradient.h: how dw is cut into tiles and how a call's images are laid out.
-#include "backend/cpu/matmul/plan/amx_weight_gradient.h"
-
+// See partial_gradients.h: how dw is cut into tiles and how a call's images are laid out.
 #include <algorithm>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/plan/partial_gradients.h"
 #include "error.h"
 
 namespace ada::backend::cpu {

@@ -1,5 +1,5 @@
 // A convolution of some images by our own kernels: what the ways of computing it (directly,
-// packed_convolution.h; by Winograd's algorithm, winograd_convolution.h) have in common.
+// packed_convolution.h; by Winograd's algorithm, winograd.h) have in common.
 #pragma once
 #include <cstddef>
 #include <cstdint>

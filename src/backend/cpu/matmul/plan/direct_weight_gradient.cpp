@@ -1,9 +1,8 @@
-// See direct_weight_gradient.h.
-#include "backend/cpu/matmul/plan/direct_weight_gradient.h"
-
+// See partial_gradients.h.
 #include <algorithm>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/plan/partial_gradients.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "backend/cpu/matmul/matmul_geometry.h"
-#include "backend/cpu/matmul/pack/weight_layout.h"
 #include "number/tensor.h"
 
 namespace ada::backend::cpu {
@@ -37,5 +36,15 @@ class Matmul {
 
 // "oneDNN 2.6.3"
 std::string OnednnVersion();
+
+// A transposed convolution, computed by the convolution that it transposes: the output is that
+// one's data gradient, the data gradient that one's output, and in the weight gradient x and dy are
+// exchanged. This is the convolution from y to x of which `geometry`, transposed, is the
+// transposition.
+MatmulGeometry ConvolutionOf(const MatmulGeometry& geometry);
+
+// convolution: of ConvolutionOf(geometry), for as many images.
+std::unique_ptr<Matmul> MakeTransposed(const MatmulGeometry& geometry, int images,
+                                       std::unique_ptr<Matmul> convolution);
 
 }  // namespace ada::backend::cpu

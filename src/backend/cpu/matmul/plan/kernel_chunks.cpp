@@ -5,13 +5,10 @@
 #include <atomic>
 #include <cmath>
 
-#include "backend/cpu/matmul/plan/amx_weight_gradient.h"
 #include "backend/cpu/matmul/plan/depthwise_chunks.h"
-#include "backend/cpu/matmul/plan/direct_weight_gradient.h"
-#include "backend/cpu/matmul/plan/interleaved_images.h"
 #include "backend/cpu/matmul/plan/packed_convolution.h"
-#include "backend/cpu/matmul/plan/winograd_convolution.h"
-#include "backend/cpu/matmul/plan/winograd_gradient.h"
+#include "backend/cpu/matmul/plan/partial_gradients.h"
+#include "backend/cpu/matmul/plan/winograd.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "error.h"
 #include "number/number_grid.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/matmul/plan/interleaved_images.h"
 #include "backend/cpu/rounding/blocks.h"
 
 namespace ada::backend::cpu {

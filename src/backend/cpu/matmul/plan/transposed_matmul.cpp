@@ -1,9 +1,9 @@
 // Calls the passes of the convolution that is transposed in exchange for its own, and adds the
 // bias, which that one has not.
-#include "backend/cpu/matmul/plan/transposed_matmul.h"
-
 #include <utility>
 #include <vector>
+
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -17,7 +17,6 @@
 // sums are stored while the next pair's multiplications run (a store that waits for its own makes
 // the loads after it wait), and after each step a few rows of them are rounded.
 #include "backend/cpu/matmul/kernels/amx/bf16_split.h"
-#include "backend/cpu/matmul/kernels/amx/masked.h"
 #include "backend/cpu/matmul/kernels/amx/tiles.h"
 #include "backend/cpu/matmul/kernels/packed_convolution_args.h"
 
@@ -245,5 +244,13 @@ void RunMode(const PackedConvolutionArgs& a) {
 void Convolve(const PackedConvolutionArgs& a) {
   ForStorage(a.out.storage, [&](auto mode) { RunMode<decltype(mode)>(a); });
 }
+
+extern const MatmulKernels kAmxTable;
+const MatmulKernels kAmxTable = {.multiplies = MatmulKernels::Multiplies::kBf16Split,
+                                 .packed_bytes = 5 << 18,
+                                 .pack_input = PackInput,
+                                 .pack_weights = PackWeights,
+                                 .convolve = Convolve,
+                                 .weight_gradient = WeightGradient};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,6 +1,5 @@
 // Packs images for the kernels; packed_convolution.h draws how the packed pixels lie.
 #include "backend/cpu/matmul/kernels/amx/bf16_split.h"
-#include "backend/cpu/matmul/kernels/amx/masked.h"
 #include "backend/cpu/matmul/kernels/packed_convolution_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {

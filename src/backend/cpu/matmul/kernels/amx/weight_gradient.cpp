@@ -1,4 +1,4 @@
-// The weight gradient on AMX tiles (amx_weight_gradient.h), strip by strip of a few rows of dy.
+// The weight gradient on AMX tiles (partial_gradients.h), strip by strip of a few rows of dy.
 // While the matrix unit is busy with one strip, the vector units pack the next:
 //
 //   strip 0   pack

@@ -139,7 +139,7 @@ class SumsOut {
   U largest_{};
 };
 
-// The kernels; packed_convolution.h, direct_weight_gradient.h and depthwise.h say what they do.
+// The kernels; packed_convolution.h, partial_gradients.h and depthwise.h say what they do.
 void PackInputForSums(const PackInputArgs&);
 void PackWeightsForSums(const PackWeightsArgs&);
 void ConvolveBySums(const PackedConvolutionArgs&);

@@ -10,7 +10,7 @@
 
 #include "backend/cpu/matmul/kernels/direct/sums.h"
 #include "backend/cpu/matmul/kernels/direct/transpose.h"
-#include "backend/cpu/matmul/kernels/direct_gradient_args.h"
+#include "backend/cpu/matmul/kernels/weight_gradient_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {

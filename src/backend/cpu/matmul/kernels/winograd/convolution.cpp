@@ -129,4 +129,14 @@ void WinogradConvolve(const WinogradConvolveArgs& a) {
   ForStorage(a.y.values.storage, [&](auto mode) { WinogradOutputs<decltype(mode)>(a).Run(); });
 }
 
+extern const WinogradKernels kWinogradTable;
+const WinogradKernels kWinogradTable = {.transform_input = WinogradInput,
+                                        .convolve = WinogradConvolve,
+                                        .gradient = WinogradProducts,
+                                        .transform_weights = WinogradWeights,
+                                        .plain_gradient = WinogradPlain,
+                                        .mark_nonzero = MarkNonzero,
+                                        .find_few_terms = FindFewTerms,
+                                        .room_multiple = kRowsOfOne};
+
 }  // namespace ada::backend::cpu::ADA_ISA

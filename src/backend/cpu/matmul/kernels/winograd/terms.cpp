@@ -1,4 +1,4 @@
-// Which products of a weight gradient are not zero (matmul/plan/few_terms.h): bits of pixels, and
+// Which products of a weight gradient are not zero (matmul/plan/winograd.h): bits of pixels, and
 // the weights for which few bits are common.
 #include "backend/cpu/matmul/kernels/winograd/transforms.h"
 

@@ -1,15 +1,23 @@
-// A scale for each row of an operand along the matmul's sum (kind `row`): found in one pass over
-// the values; then each value is rounded under that of its row.
+// What is done to an operand besides its rounding: the Hadamard transform (backend/hadamard.h),
+// scales of its rows, and codes, which an accumulator adds.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "backend/communicators.h"
+#include "backend/cpu/accumulate_kernels.h"
 #include "backend/cpu/context.h"
+#include "backend/cpu/kernels.h"
 #include "backend/operand_rows.h"
 #include "backend/spec_parts.h"
+#include "number/blocks/block_quantizer.h"
+#include "number/number_format.h"
 
 namespace ada::backend::cpu {
+
+// As HadamardOfLines, with the same bits.
+void TransformLines(const Kernels& kernels, const std::vector<float>& signs,
+                    const BlockLayout& layout, float* values);
 
 // One for each operand with such scales. Measure comes first in every pass; Round may then be
 // called by all workers.
@@ -46,5 +54,33 @@ class RowScales {
   std::int64_t step_;                      // rows that one worker measures at once
   std::vector<scaling::RowScale> scales_;  // by LineOf
 };
+
+// How the codes of one operand follow from its values as they are multiplied.
+struct CodesOf {
+  NumberFormat format = kFp32;                   // of the codes
+  const scaling::TensorScaler* scale = nullptr;  // null: values are codes
+  // Values along the sum that share a scale, which is no power of two (fp32); 0: there is none.
+  // kLine: all that lie in one tap, or in dw the whole sum.
+  std::int64_t block = 0;
+  static constexpr std::int64_t kLine = std::int64_t{1} << 40;
+  bool in_blocks() const { return block != 0 && block != kLine; }
+
+  int least() const;  // the exponent of the smallest normal code
+  // The factor that brings a code back to its value.
+  float inverse() const { return scale != nullptr ? 1 / scale->scale : 1; }
+};
+// Whether the scales of an operand's blocks or rows have to be kept: its product adds codes, and
+// the scales may be no powers of two.
+bool KeepsScales(const MatmulSpec& spec, Operand operand);
+// Returns those of an operand of `spec`, as its matmuls read it.
+CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand);
+
+// Whether kernels for vectors may add products of codes whose exponents are at most so large.
+bool FitVectors(const CodesOf& a, const CodesOf& b, int largest_a, int largest_b, std::int64_t k);
+
+// n values of any storage as codes in fp32, with their exponents; returns the largest exponent.
+// scales: of each value, where codes have blocks.
+int ToCodes(const Context& context, const CodesOf& codes, TensorSpan from, std::int64_t n,
+            float* values, std::int16_t* exponents, const float* scales = nullptr);
 
 }  // namespace ada::backend::cpu
