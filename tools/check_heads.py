@@ -32,22 +32,24 @@ ONE_IDEA = {
         "one algorithm: its tiles, its two passes, and what it must not compute"),
     "src/backend/compare/checker.h": (
         "PairedMemory Checker", "what two backends wrote: where it lies, and whether it agrees"),
-    "src/backend/cuda/matmul/batch_operand.h": (
-        "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
+    "src/backend/cuda/device/cudnn_plans.h": (
+        "PlanTrial CublasMatmuls", "plans of the two libraries"),
+    "src/backend/cuda/ops/pass_ops.h": (
+        "PassStore Recordings", "a pass: its values, and its replay"),
     "src/backend/cuda/matmuls.h": (
         "Matmul BatchedMatmul Matmuls", "planned matmuls, and the store of all plans"),
-    "src/backend/cuda/matmul/weight_refresh.h": (
-        "RefreshedWeights WeightRefresh", "one launch for all copies, and a copy as it sees it"),
     "src/backend/cuda/matmul/matmul_plans.h": (
-        "PlannedMatmul MatmulPlans", "a matmul with its plan, and those of a layer"),
+        "BatchOperand BatchOperands PlannedMatmul MatmulPlans",
+        "the matmuls of a layer: their operands of a batch, and their plans"),
     "src/backend/cuda/matmul/weight_copies.h": (
-        "WeightOperand WeightCopies", "copies of weights, and what a product rounds of one"),
+        "RefreshedWeights WeightRefresh WeightOperand WeightCopies",
+        "copies of weights: what a product rounds of one, and one launch for all"),
     "src/backend/cuda/memory.h": (
         "Staging Memory SharedBlocks Scratch Pinned", "memory: sent, owned, shared, for one call"),
     "src/backend/cuda/ops/attention_memory.h": (
         "ScoreChunks AttentionMemory", "memory of an attention, and the chunks that lie in it"),
-    "src/backend/cuda/rounding/joined_rule.h": (
-        "JoinedRule JoinedTail", "a rule over all processes: before and after its decision"),
+    "src/backend/cuda/rounding/alpha_rule.h": (
+        "JoinedRule JoinedTail AlphaRule", "a rule and its decision, of one process or of all"),
     "src/backend/cuda/stream.h": (
         "Recording Event CopyStream Stream", "a stream, and what only has a meaning within one"),
     "src/backend/op.h": (

@@ -1,10 +1,14 @@
-// The probabilities of attention (AttentionSpec), written once for every backend: softmax of
-// factor * score over what a query sees.
+// The probabilities of attention (AttentionSpec), written once for every backend: softmax of factor
+// * score over what a query sees. And the inputs of the rules of its four alphas: statistics of a
+// gradient and of the other factor of its matmul.
 #pragma once
 #include <cstdint>
 
+#include "backend/decisions.h"
 #include "backend/elementary.h"
 #include "number/host_device.h"
+#include "number/stats.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend {
 
@@ -37,6 +41,37 @@ ADA_HOST_DEVICE static inline __attribute__((always_inline)) bool IsNarrow(float
 ADA_HOST_DEVICE static inline double WideExponential(float score, float top, float factor) {
   return Exponential((static_cast<double>(score) - static_cast<double>(top)) *
                      static_cast<double>(factor));
+}
+
+// Moments of values multiplied by `factor`, from the moments of the values themselves.
+ADA_HOST_DEVICE static inline TensorMoments Times(TensorMoments moments, double factor) {
+  moments.mean *= factor, moments.mean_square *= factor * factor;
+  moments.min = static_cast<float>(static_cast<double>(moments.min) * factor);
+  moments.max = static_cast<float>(static_cast<double>(moments.max) * factor);
+  moments.min_abs = static_cast<float>(static_cast<double>(moments.min_abs) * factor);
+  return moments;
+}
+// Moments of elementwise products of two tensors, as far as the rules read them.
+ADA_HOST_DEVICE static inline TensorMoments ProductMoments(const TensorMoments& one,
+                                                           const TensorMoments& other) {
+  TensorMoments both;
+  both.mean = 0;
+  both.mean_square = one.mean_square * other.mean_square;
+  both.max = static_cast<float>(LargestOf(one) * LargestOf(other));
+  both.min = -both.max;
+  both.min_abs = one.min_abs * other.min_abs;
+  return both;
+}
+// A rule's observation of a product of a gradient and a factor; the extremes of products are
+// computed from the extremes of both, whichever values really meet.
+ADA_HOST_DEVICE static inline scaling::Observation Seen(const TensorMoments& gradient,
+                                                        const TensorMoments& factor) {
+  scaling::Observation seen;
+  seen.dy = gradient, seen.w = factor;
+  seen.product_max = LargestOf(gradient) * LargestOf(factor);
+  if (seen.product_max != 0)
+    seen.product_min = static_cast<double>(gradient.min_abs) * static_cast<double>(factor.min_abs);
+  return seen;
 }
 
 }  // namespace ada::backend

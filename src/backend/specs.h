@@ -160,7 +160,7 @@ struct ConcatBoxesSpec : ConcatSpec {
   static constexpr char kKind[] = "concat_boxes";
 };
 // y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be [n,
-// 1, 1, c]: it multiplies all pixels of its image; its gradient sums over them (strips.h).
+// 1, 1, c]: it multiplies all pixels of its image; its gradient sums over them (reductions.h).
 struct MultiplySpec {
   static constexpr char kKind[] = "multiply";
   std::string layer;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/block_images.h"
 #include "backend/cpu/matmul/plan/packed_convolution.h"
 #include "backend/matmul_cases.h"
+#include "backend/reductions.h"
 
 namespace ada::backend::test {
 namespace {

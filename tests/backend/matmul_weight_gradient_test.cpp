@@ -3,10 +3,10 @@
 // so that the error is that of fp32 sums alone (op_bench.h: 2^-22 of the sum of magnitudes).
 #include <doctest/doctest.h>
 
-#include "backend/block_images.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 #include "backend/cpu/matmul/plan/winograd.h"
 #include "backend/matmul_cases.h"
+#include "backend/reductions.h"
 #include "skip.h"
 
 namespace ada::backend::test {

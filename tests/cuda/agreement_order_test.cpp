@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "compare/network_steps.h"
 #include "cuda/host/host_stream.h"
 #include "cuda/on_both.h"

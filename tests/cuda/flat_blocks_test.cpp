@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "cuda/host/host_stream.h"
 

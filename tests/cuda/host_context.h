@@ -6,7 +6,7 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/rounding.h"
-#include "backend/cuda/matmul/weight_refresh.h"
+#include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/side_stream.h"
 #include "cuda/host/host_stream.h"

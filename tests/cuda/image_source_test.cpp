@@ -14,7 +14,6 @@
 #include "step/batches/resident_batches.h"
 
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/backend_on_stream.h"
 #include "cuda/host/host_stream.h"
 #endif
 

@@ -2,7 +2,7 @@
 // from then on, however many steps follow.
 #include <doctest/doctest.h>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "compare/network_steps.h"
 #include "cuda/matmul_lab.h"
 #include "cuda/stream_lab.h"

@@ -14,7 +14,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "cuda/host/host_stream.h"
 #endif
 #include "backend/values.h"

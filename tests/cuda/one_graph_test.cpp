@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "cuda/host/host_stream.h"
 #include "cuda/run_lab.h"
 

@@ -1,15 +1,13 @@
 // Backend::Run of the CUDA backend on the host executor: what is recorded, when it is replayed, and
 // that recorded work sees the values of its own pass.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/recordings.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "cuda/host/host_stream.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "config/load.h"
 #include "cuda/host/host_stream.h"
 #include "graph/graph.h"

@@ -13,6 +13,7 @@
 #include "backend/cpu/matmul/plan/kernel_chunks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/thread_pool.h"
 #include "backend/values/all.h"
 #include "error.h"
 #include "io/machine.h"

@@ -1,21 +1,18 @@
 // The factory of this backend's ops and the owner of its memory.
-#include "backend/cuda/backend_on_stream.h"
-
 #include <limits>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "backend/block_images.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/tensor_span.h"
-#include "backend/cuda/matmul/weight_refresh.h"
+#include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/ops/pass_ops.h"
-#include "backend/cuda/recordings.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/cuda/trace.h"
+#include "backend/reductions.h"
 #include "backend/values/all.h"
 #include "error.h"
 

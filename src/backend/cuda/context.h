@@ -1,12 +1,15 @@
 // What every op of this backend works with: the stream, memory, the pass's values; and who makes
-// the op of a spec. An op's constructor allocates and reserves; its calls only launch.
+// the op of a spec, and the backend itself, wherever its stream runs. An op's constructor allocates
+// and reserves; its calls only launch.
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/messages.h"
 #include "backend/cuda/stream.h"
@@ -95,5 +98,14 @@ std::unique_ptr<ImageSource> MakeImageSourceOp(const Context&, const ImageSource
 // Bytes of device memory that the data set would need; 0: that is more than half of the free
 // memory, of which the rest is for the training step.
 std::size_t ResidentBytes(const Context&, const ImageSourceSpec&);
+
+// What the backend reports about itself; see Backend.
+struct BackendWords {
+  std::string describe, instruction_set;
+};
+// link: between this stream's device and those of other processes; null: there are none.
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<Stream> stream, const BackendWords& words,
+                                       const DeviceOptions& options,
+                                       std::unique_ptr<Link> link = nullptr);
 
 }  // namespace ada::backend::cuda

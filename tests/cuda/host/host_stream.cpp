@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/launch.h"
 #include "cuda/host/host_link.h"
 #include "error.h"

@@ -6,7 +6,7 @@
 //   (large linear layers:  slices of dw, each of the whole batch, beside the chunks of dx)
 //   (the authors' program:  dy --times alpha, round--> products --round, count--> dx)
 //
-// Chunks that the kernels cannot compute fall back to fp32 after the others (fp32_fallback.cpp).
+// Chunks that the kernels cannot compute fall back to fp32 after the others (matmul_gradient.cpp).
 #include "backend/cpu/matmul/matmul_op.h"
 
 #include <algorithm>

@@ -59,7 +59,7 @@ class MatmulOp final : public Op {
   bool DataGradient(ChunkMatmul& matmul, const Chunk& chunk, const TensorSpan& x,
                     const TensorSpan& dy, float alpha);
 
-  // fp32_fallback.cpp
+  // matmul_gradient.cpp
   ChunkMatmul& Fp32();
   template <class Body>
   void ForFallbacks(const Pass& pass, Fallback what, Body&& body);

@@ -14,7 +14,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "backend/attention_rules.h"
+#include "backend/attention_formulas.h"
 #include "backend/cpu/ops/attention_groups.h"
 #include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"

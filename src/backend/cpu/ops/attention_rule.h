@@ -1,4 +1,4 @@
-// What the four decisions of attention look at (AttentionSpec, backend/attention_rules.h).
+// What the four decisions of attention look at (AttentionSpec, backend/attention_formulas.h).
 #pragma once
 #include "backend/backend.h"
 #include "backend/cpu/context.h"

@@ -65,8 +65,8 @@ class CpuGroupedNorm final : public Op {
                   a.x = a.out = x + i * per_image, a.dy = dy + i * per_image;
                   context_.kernels.grouped_norm_backward(a, hat + i * per_image);
                 }
-                // Blocks are parts of the images; the totals are added up over strips (strips.h),
-                // whose sums do not depend on who computes them.
+                // Blocks are parts of the images; the totals are added up over strips
+                // (reductions.h), whose sums do not depend on who computes them.
                 dgamma_.Add(context_, dy, hat, image, n);
                 if (spec_.dbeta) dbeta_.Add(context_, dy, nullptr, image, n);
                 if (spec_.dx) Store(x, spec_.dx.tensor, image, n, dx_stats_.For(pass, block));

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/block_images.h"
 #include "backend/cpu/context.h"
+#include "backend/reductions.h"
 #include "number/tensor.h"
 
 namespace ada::backend::cpu {

@@ -1,10 +1,10 @@
-// Sums over pixels by channel, cut into strips (backend/strips.h).
+// Sums over pixels by channel, cut into strips (backend/reductions.h).
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/strips.h"
+#include "backend/reductions.h"
 
 namespace ada::backend::cpu {
 

@@ -1,11 +1,10 @@
-// See cublas_matmuls.h.
-#include "backend/cuda/device/cublas_matmuls.h"
-
+// See cudnn_plans.h.
 #include <cublas_v2.h>
 
 #include <limits>
 #include <string>
 
+#include "backend/cuda/device/cudnn_plans.h"
 #include "backend/cuda/stream.h"
 #include "error.h"
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/device/cublas_matmuls.h"
 #include "backend/cuda/device/cudnn_plans.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/matmuls.h"

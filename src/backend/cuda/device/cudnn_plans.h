@@ -1,5 +1,5 @@
-// Plans of cuDNN: what all of a backend share, trying them out, and the convolutions that run by
-// them.
+// Plans of NVIDIA's libraries: what all of a backend share, trying cuDNN's out, the convolutions
+// that run by them, and the products of cuBLAS.
 #pragma once
 #include <cudnn.h>
 #include <cudnn_frontend.h>
@@ -80,5 +80,26 @@ class PlanTrial {
 
 // Null where cuDNN has no plan.
 std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);
+
+// Linear layers, convolutions of 1x1 with stride 1 and attention as matrix products of cuBLAS:
+// exact products of 16-bit or fp32 operands, fp32 sums, which are multiplied by a number on the
+// device and rounded once where the output has 16 bits.
+// Its matmuls point to its state and must not outlive it.
+class CublasMatmuls final : public Matmuls {
+ public:
+  // one, zero: in backend memory.
+  CublasMatmuls(Stream& stream, const float* one, const float* zero);
+  ~CublasMatmuls() override;
+  CublasMatmuls(const CublasMatmuls&) = delete;
+  // Makes the matmul of a request that IsMatrix. Null where fp32 operands are to be rounded.
+  std::unique_ptr<Matmul> Make(const MatmulRequest& request) override;
+  std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& request) override;
+  std::size_t workspace_bytes() const override;
+
+ private:
+  struct State;
+  void MakeHandle();
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace ada::backend::cuda

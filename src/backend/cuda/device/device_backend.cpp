@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/device/nccl_link.h"
 #include "backend/cuda/library.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "backend/attention_formulas.h"
-#include "backend/attention_rules.h"
 #include "backend/communicators.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tensor_span.h"
@@ -363,9 +362,8 @@ struct ScoreGradientValue {
 
 // --- Decisions ---
 
-// One of attention's four decisions (backend/attention_rules.h), and the moments that they look at
-// where several processes share the batch.
-// Once. Moments are read where the rule looks at them.
+// One of attention's four decisions (backend/attention_formulas.h), and the moments that they look
+// at where several processes share the batch. Once. Moments are read where the rule looks at them.
 // `gradient` are the moments of what is multiplied (dy or ds), `factor` those of the other operand.
 // Without a scaler the scale is passed on.
 struct DecideWithin {

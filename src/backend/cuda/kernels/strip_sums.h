@@ -7,17 +7,16 @@
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/formulas.h"
-#include "backend/strips.h"
+#include "backend/reductions.h"
 #include "number/host_device.h"
 
 namespace ada::backend::cuda {
 
 // --- Sums over pixels by channel ---
 
-// Sums over pixels by channel, cut into strips (backend/strips.h): first each strip's, by a thread
-// for each of its channels, then over strips in double.
-// start + the values of `span` at the places place(begin) .. place(end - 1), one after the other,
-// in fp32.
+// Sums over pixels by channel, cut into strips (backend/reductions.h): first each strip's, by a
+// thread for each of its channels, then over strips in double. start + the values of `span` at the
+// places place(begin) .. place(end - 1), one after the other, in fp32.
 template <class Place>
 ADA_HOST_DEVICE inline float SumOfStored(const TensorSpan& span, std::int64_t begin,
                                          std::int64_t end, Place&& place, float start = 0) {

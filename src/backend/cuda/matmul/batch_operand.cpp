@@ -1,12 +1,11 @@
-// See batch_operand.h.
-#include "backend/cuda/matmul/batch_operand.h"
-
+// See matmul_plans.h.
 #include <algorithm>
 
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
+#include "backend/cuda/matmul/matmul_plans.h"
 #include "backend/hadamard.h"
 #include "error.h"
 

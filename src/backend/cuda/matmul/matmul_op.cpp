@@ -8,7 +8,7 @@
 //              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
 //
 // Products take x, w and dy as they are stored, or copies that are rounded once more, each for its
-// product (batch_operand.h, weight_copies.h).
+// product (matmul_plans.h, weight_copies.h).
 //
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
 // largest magnitude is measured a plan may multiply by alpha and round them itself. It measures

@@ -15,7 +15,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/attention_memory.h"
-#include "backend/cuda/rounding/joined_rule.h"
+#include "backend/cuda/rounding/alpha_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
 

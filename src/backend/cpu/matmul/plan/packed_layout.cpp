@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/block_images.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/plan/packed_convolution.h"
+#include "backend/reductions.h"
 #include "error.h"
 
 namespace ada::backend::cpu {

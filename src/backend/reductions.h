@@ -1,9 +1,10 @@
-// How many images make a reduction block: fixed by the shape alone, and the same for all backends,
-// so that one specification fits each of them.
+// How sums over a batch are divided, the same on every backend: how many images make a reduction
+// block, which the shape alone fixes, and the strips of pixels of an image.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
+#include "number/host_device.h"
 #include "number/tensor.h"
 
 namespace ada::backend {
@@ -30,5 +31,21 @@ inline int BlockImages(const Shape& shape) {
   return std::max(static_cast<int>(PowerOfTwoBelow(images)),
                   sequence ? 1 : InterleavedImages(shape.w));
 }
+
+inline constexpr std::int64_t kStripPixels = 64;
+
+struct Strips {
+  std::int64_t pixels = 1;  // of an image
+
+  ADA_HOST_DEVICE std::int64_t per_image() const {
+    return (pixels + kStripPixels - 1) / kStripPixels;
+  }
+  // The first pixel of a strip, in its image.
+  ADA_HOST_DEVICE std::int64_t Begin(std::int64_t strip) const { return strip * kStripPixels; }
+  ADA_HOST_DEVICE std::int64_t Size(std::int64_t strip) const {
+    const std::int64_t rest = pixels - strip * kStripPixels;
+    return rest < kStripPixels ? rest : kStripPixels;
+  }
+};
 
 }  // namespace ada::backend
