@@ -24,6 +24,8 @@ ONE_IDEA = {
     "src/backend/cpu/matmul/plan/accumulated_chunks.h": (
         "AccumulatedWindow WeightPanels AccumulatedChunks",
         "sums in the order of their products, and both of their operands"),
+    "src/backend/cpu/matmul/plan/packed_convolution.h": (
+        "ChunkConvolution PackedConvolution", "an interface, and its implementation"),
     "src/backend/cpu/matmul/plan/partial_gradients.h": (
         "PartialGradients AmxWeightGradient DirectWeightGradient",
         "an interface, and its two implementations of one layout"),

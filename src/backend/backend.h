@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/gradient_sums.h"
+#include "backend/communicators.h"
 #include "backend/op.h"
 #include "backend/specs.h"
 #include "backend/update.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "data/images/opencv.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 #include "vision/box.h"
@@ -14,7 +13,7 @@
 namespace ada::data {
 
 // An image on a larger canvas: its size, and where the image lies on it. DrawSsdChanges draws it,
-// and opencv.h reads the canvas from it without making it.
+// and random_changes.h reads the canvas from it without making it.
 struct Expansion {
   PictureSize canvas;
   int top = 0, left = 0;

@@ -6,7 +6,7 @@
 #include "graph/network/precision.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "number/random.h"
 
 namespace ada::graph {

@@ -11,7 +11,7 @@
 #include "io/text.h"
 #include "judge/plain_counts.h"
 #include "layers/layer_kind.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::judge {

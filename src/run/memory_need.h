@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "data/header_survey.h"
+#include "data/picture_files.h"
 #include "graph/graph.h"
 
 namespace ada::run {

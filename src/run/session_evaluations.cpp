@@ -5,6 +5,7 @@
 
 #include "config/load.h"
 #include "io/text.h"
+#include "run/metrics/metrics.h"
 #include "run/session.h"
 #include "telemetry/progress_text.h"
 

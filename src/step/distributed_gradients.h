@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/gradient_sums.h"
+#include "backend/communicators.h"
 #include "config/config.h"
 #include "graph/graph.h"
 #include "parallel/gradient_sums.h"

@@ -1,4 +1,5 @@
-// The graph of an evaluation is the base: that of a training adds what only training has.
+// From keys to the specs of graphs and of the update, and to the steps that are due to be written
+// down.
 #include "step/specs.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "graph/network/shapes.h"
 #include "io/text.h"
 #include "scaling/policies/policies.h"
+#include "step/step_observer.h"
 
 namespace ada::step {
 namespace {
@@ -151,6 +153,31 @@ std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epo
   if (config.train.epochs == 0) return config.train.max_steps;
   const std::int64_t steps = config.train.epochs * steps_per_epoch;
   return config.train.max_steps > 0 ? std::min(steps, config.train.max_steps) : steps;
+}
+
+bool IsDue(std::int64_t every, std::int64_t step) {
+  return every > 0 && (step == 1 || step % every == 0);
+}
+
+bool LogSchedule::Logs(std::int64_t step) const {
+  const config::LogConfig& log = config_.log;
+  return IsDue(log.every, step) || IsDue(log.probe_every, step) || IsDue(log.dump_every, step) ||
+         TakesHistograms(step);
+}
+
+bool LogSchedule::Counts(std::int64_t step) const {
+  return Logs(step) && !config_.log.statistics.empty();
+}
+
+bool LogSchedule::TakesHistograms(std::int64_t step) const {
+  return IsDue(config_.log.histogram_every.value_or(0), step);
+}
+
+bool LogSchedule::CountsUpdates(std::int64_t step) const {
+  const config::PrecisionConfig& p = config_.precision;
+  const bool kept_short = p.masters.format != kFp32 || !p.optimizer_state.plain();
+  const bool muon = config_.optimizer.kind == backend::UpdateRule::Kind::kMuon;
+  return Logs(step) && (kept_short || muon || Contains(config_.log.statistics, "update"));
 }
 
 }  // namespace ada::step

@@ -6,7 +6,6 @@
 #include <ostream>
 #include <string>
 
-#include "data/images/picture_checks.h"
 #include "data/images/resize.h"
 #include "error.h"
 #include "study/commands.h"

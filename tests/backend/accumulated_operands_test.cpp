@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/naive_matmul.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "scaling/rules/accumulator.h"
 
 namespace ada::backend::test {

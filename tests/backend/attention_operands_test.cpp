@@ -8,7 +8,7 @@
 
 #include "backend/op_bench.h"
 #include "number/blocks/block_quantizer.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada::backend::test {
 namespace {

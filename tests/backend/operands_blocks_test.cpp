@@ -11,7 +11,7 @@
 #include "error.h"
 #include "io/tensor_files/safetensors.h"
 #include "number/blocks/block_quantizer.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada::backend::test {
 namespace {

@@ -1,8 +1,8 @@
 // What decoding takes of time and memory, told before it begins.
 #include <doctest/doctest.h>
 
-#include "data/header_survey.h"
 #include "data/images/formats.h"
+#include "data/picture_files.h"
 #include "data/readers.h"
 #include "recorded_pictures.h"
 #include "tiny_truth.h"

@@ -9,7 +9,7 @@
 #include "data/loader.h"
 #include "data/readers.h"
 #include "data/tensors/arrays.h"
-#include "data/tensors/npz.h"
+#include "data/tensors/tensor_file.h"
 #include "io/tensor_files/safetensors.h"
 #include "made_zip.h"
 #include "tiny_files.h"

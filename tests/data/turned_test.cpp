@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/images/orientation.h"
 #include "data/images/picture.h"
-#include "data/images/picture_checks.h"
 #include "data/recorded_pictures.h"
 #include "data/tiny_files.h"
 #include "golden_table.h"

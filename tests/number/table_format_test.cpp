@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "io/tensor_files/safetensors.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "skip.h"
 
 namespace ada {

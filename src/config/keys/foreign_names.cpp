@@ -1,9 +1,8 @@
 // A table of names by place, and the look-up in it. A line stands where a program that many come
 // from has a name that the nearest-name hint of io/text.h would miss or misread.
-#include "config/keys/foreign_names.h"
-
 #include <string_view>
 
+#include "config/keys/keys.h"
 #include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"

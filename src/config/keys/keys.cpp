@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 
-#include "config/keys/foreign_names.h"
 #include "io/text.h"
 
 namespace ada::config {

@@ -4,7 +4,6 @@
 // entries in the order written, then looks for missing keys, rules and the section's own check.
 #include <algorithm>
 
-#include "config/keys/foreign_names.h"
 #include "config/keys/keys.h"
 #include "io/text.h"
 

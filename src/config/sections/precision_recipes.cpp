@@ -4,7 +4,7 @@
 // were read.
 #include "config/recipes.h"
 #include "config/sections/sections.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada::config {
 namespace {

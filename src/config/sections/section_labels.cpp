@@ -156,8 +156,8 @@ void CheckAscending(const char* name, const data::Range& range, const YamlNode& 
     context.problems.Add(*value, Join(context.path, name), "the first number is above the second");
 }
 
-// Changes of colors as ChainerCV makes them with OpenCV (data/images/opencv.h): brightness is in
-// bytes, and a turn of the hue is 180.
+// Changes of colors as ChainerCV makes them with OpenCV (data/images/random_changes.h): brightness
+// is in bytes, and a turn of the hue is 180.
 Section DistortSection(data::DistortSpec& distort) {
   Section section;
   section.path = "data.augment.ssd.distort";

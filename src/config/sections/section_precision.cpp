@@ -1,7 +1,7 @@
 // The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
 // A format is a name (number/number_format.cpp) or a map of its bits. ReadFormatNode is the one
 // reader of both, for these keys as well as for options of the command line.
-#include "config/keys/foreign_names.h"
+#include "config/keys/keys.h"
 #include "config/sections/sections.h"
 #include "io/text.h"
 #include "number/tables/table_format.h"

@@ -3,7 +3,7 @@
 // the schema start. Its order is that of a written config.yaml.
 #include <cstdlib>
 
-#include "config/keys/foreign_names.h"
+#include "config/keys/keys.h"
 #include "config/sections/sections.h"
 #include "data/catalog.h"
 #include "io/shown_text.h"

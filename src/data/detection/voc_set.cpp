@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/detection/voc_files.h"
-#include "data/images/orientation.h"
+#include "data/images/picture.h"
 #include "data/names.h"
 #include "data/picture_files.h"
 #include "data/readers.h"

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "data/images/formats.h"
-#include "data/images/orientation.h"
 #include "data/images/picture.h"
 #include "error.h"
 #include "io/data_files.h"

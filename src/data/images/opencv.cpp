@@ -2,8 +2,6 @@
 // row by row by the kernels of the best instruction set. To resize, both axes become lists of taps:
 // a picture is resized across row by row, and down from the rows that are still held. Pixels are
 // vectors of four floats, so that three channels are added at once.
-#include "data/images/opencv.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <numbers>
 
 #include "data/images/kernels/picture_kernels.h"
+#include "data/images/random_changes.h"
 #include "error.h"
 
 namespace ada::data {

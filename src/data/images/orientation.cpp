@@ -1,10 +1,10 @@
 // An orientation swaps the sides (5 to 8) and reads the stored rows, columns or both the other way.
-#include "data/images/orientation.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <utility>
+
+#include "data/images/picture.h"
 
 namespace ada::data {
 namespace {

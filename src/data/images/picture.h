@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "vision/box.h"
+
 namespace ada::data {
 
 // More than that PIL refuses as a decompression bomb, too.
@@ -113,5 +115,62 @@ Picture ReadLabelPng(const std::string& path);
 // The colors of a PNG of any kind, RGB: of a palette its colors. DataError as above, and for
 // pictures of other formats, most of which change colors.
 Picture ReadColorPng(const std::string& path);
+
+// The orientation that EXIF gives a picture: where it is found, and what it makes of sizes, boxes
+// and pixels. Orientation 1 is the picture as it is stored; 6 is turned by 90 degrees to the right
+// (Exif 2.32, tag 0x0112).
+inline bool SwapsSides(int orientation) { return orientation >= 5; }
+
+// The orientation in the TIFF block of an EXIF block; 1 if it has none, or an invalid
+// one.
+int OrientationOf(FileBytes tiff);
+// Whether EXIF data begins with "Exif\0\0", as it does in JPEG.
+bool HasExifMark(FileBytes exif);
+// The same as OrientationOf, of EXIF data with that mark or without.
+int OrientationOfExif(FileBytes exif);
+
+PictureSize Turned(PictureSize stored, int orientation);
+Picture Turned(Picture stored, int orientation);
+// The part of the stored picture, which has the size `stored`, that becomes `box`.
+Box StoredBox(const Box& box, PictureSize stored, int orientation);
+// What a box on the stored picture becomes.
+vision::Box Turned(const vision::Box& box, PictureSize stored, int orientation);
+
+// --- Checks that need no pixels ---
+
+// Whether a picture's file lacks the end that its format wants, told without decoding it. True: a
+// JPEG without its end marker, a PNG that ends within its pixel chunks, a WebP shorter than its
+// header says: decoding each of these is an error. False: none of these, or not such a picture.
+// Errors are those of ReadPictureFile.
+bool IsCutOff(const std::string& path);
+
+// 16-bit gray whose values above 255 become white.
+inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
+}
+// Other 16-bit values, of which the low byte is dropped.
+inline bool IsHighByteTaken(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.bits == 16 && !traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
+}
+// An EXIF orientation that is not applied.
+inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.orientation != 1 && !rules.applies_exif;
+}
+
+// `holds` tells for which pictures it is true; `one` and `many` start its line after the count, and
+// `what` explains what happens to such pictures and how to change that.
+struct Surprise {
+  bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
+  const char *one, *many, *what;
+};
+// IsClipped, IsHighByteTaken, IsLeftUnturned, and alpha that is dropped.
+std::span<const Surprise> Surprises();
+
+// "3 pictures have alpha (the first: a.png): it is dropped, ...". `of`: follows the count.
+std::string SurpriseText(const Surprise& surprise, std::int64_t count, const std::string& first,
+                         const std::string& of = "");
+
+// Those of one picture's file, each as a line without its name. DataError where it cannot be read.
+std::vector<std::string> SurprisesOf(const std::string& path, const PictureRules& rules);
 
 }  // namespace ada::data

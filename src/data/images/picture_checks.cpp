@@ -1,6 +1,4 @@
 // Reads pieces of a file, not the file: a check of headers may go over millions of pictures.
-#include "data/images/picture_checks.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "data/images/formats.h"
+#include "data/images/picture.h"
 
 namespace ada::data {
 namespace {

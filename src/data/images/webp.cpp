@@ -8,7 +8,7 @@
 
 #include "data/file_fault.h"
 #include "data/images/formats.h"
-#include "data/images/orientation.h"
+#include "data/images/picture.h"
 #include "error.h"
 #include "io/data_files.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "data/images/picture_checks.h"
+#include "data/images/picture.h"
 #include "data/reports/reports.h"
 #include "data/segmentation/label_files.h"
 #include "error.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "data/file_fault.h"
-#include "data/images/orientation.h"
 #include "data/images/picture.h"
 #include "error.h"
 #include "io/text.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "data/images/orientation.h"
+#include "data/images/picture.h"
 #include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/run_in_parallel.h"

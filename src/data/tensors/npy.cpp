@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/tensors/npz.h"
+#include "data/tensors/tensor_file.h"
 #include "error.h"
 #include "io/shown_text.h"
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "data/tensors/npz.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"

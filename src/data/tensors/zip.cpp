@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "data/tensors/npz.h"
+#include "data/tensors/tensor_file.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"

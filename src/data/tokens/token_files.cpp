@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/tensors/arrays.h"
-#include "data/tensors/npz.h"
+#include "data/tensors/tensor_file.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
 #include "io/text.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada {
 namespace {

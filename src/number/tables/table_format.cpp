@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "error.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada {
 namespace {

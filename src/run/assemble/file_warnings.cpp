@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/header_survey.h"
+#include "data/picture_files.h"
 #include "data/segmentation/label_files.h"
 #include "error.h"
 #include "io/text.h"

@@ -10,7 +10,7 @@
 
 #include "data/folder/listing.h"
 #include "data/image_writer.h"
-#include "data/images/picture_checks.h"
+#include "data/images/picture.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
+#include "run/metrics/metrics.h"
 #include "telemetry/csv.h"
 #include "telemetry/progress.h"
 #include "telemetry/totals.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "number/format_codes.h"
+#include "number/number_format.h"
 
 namespace ada::study {
 namespace {

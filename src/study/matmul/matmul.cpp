@@ -5,7 +5,7 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "study/matmul/products.h"
 
 namespace ada::study {

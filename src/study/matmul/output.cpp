@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "number/format_codes.h"
+#include "number/number_format.h"
 #include "number/tables/table_format.h"
 #include "study/blocks/scaled_blocks.h"
 #include "study/blocks/tensor_list.h"

@@ -12,7 +12,7 @@
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
-#include "backend/cpu/matmul/plan/chunk_convolution.h"
+#include "backend/cpu/matmul/plan/packed_convolution.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 
 namespace ada::backend::cpu {

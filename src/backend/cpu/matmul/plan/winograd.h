@@ -31,7 +31,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul/kernels/winograd_kernels.h"
 #include "backend/cpu/matmul/matmul_geometry.h"
-#include "backend/cpu/matmul/plan/chunk_convolution.h"
+#include "backend/cpu/matmul/plan/packed_convolution.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 
 namespace ada::backend::cpu {

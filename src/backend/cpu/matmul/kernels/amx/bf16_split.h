@@ -11,7 +11,10 @@
 #pragma once
 #include <immintrin.h>
 
+#include <cstddef>
+
 #include "backend/cpu/kernels/modes.h"
+#include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -85,6 +88,37 @@ ADA_INLINE F LoadWhole(const void* values, std::int64_t i) {
 }
 ADA_INLINE __mmask16 Lanes(std::int64_t n) {
   return n >= 16 ? static_cast<__mmask16>(0xffff) : static_cast<__mmask16>((1u << n) - 1);
+}
+
+template <int kTile>
+ADA_INLINE void ZeroTile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+// 16 rows of 64 bytes, one after the other, from a multiple of 64 on.
+template <int kTile>
+ADA_INLINE void LoadTile(const void* from) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(from), "r"(std::ptrdiff_t{64}), "i"(kTile)
+               : "memory");
+}
+// 16 rows of 64 bytes, `row_bytes` apart. The compiler may move it before stores to memory that
+// precede it: for what was written before the kernel began.
+template <int kTile>
+ADA_INLINE void LoadRows(const void* from, std::ptrdiff_t row_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kTile));
+}
+template <int kTile>
+ADA_INLINE void StoreTile(void* to) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+               :
+               : "r"(to), "r"(std::ptrdiff_t{64}), "i"(kTile)
+               : "memory");
+}
+// kSum += kA * kB, of bf16: row r of A times pairs of rows of B.
+template <int kSum, int kA, int kB>
+ADA_INLINE void MultiplyTiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -17,7 +17,6 @@
 // sums are stored while the next pair's multiplications run (a store that waits for its own makes
 // the loads after it wait), and after each step a few rows of them are rounded.
 #include "backend/cpu/matmul/kernels/amx/bf16_split.h"
-#include "backend/cpu/matmul/kernels/amx/tiles.h"
 #include "backend/cpu/matmul/kernels/packed_convolution_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "backend/cpu/matmul/kernels/amx/bf16_split.h"
-#include "backend/cpu/matmul/kernels/amx/tiles.h"
 #include "backend/cpu/matmul/kernels/amx/weight_gradient_pack.h"
 
 namespace ada::backend::cpu::ADA_ISA {

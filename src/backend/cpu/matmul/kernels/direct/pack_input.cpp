@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul/kernels/direct/sums.h"
-#include "backend/cpu/matmul/kernels/direct/transpose.h"
 #include "backend/cpu/matmul/kernels/packed_convolution_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {

@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul/kernels/direct/sums.h"
-#include "backend/cpu/matmul/kernels/direct/transpose.h"
 #include "backend/cpu/matmul/kernels/weight_gradient_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {
