@@ -1,5 +1,5 @@
-// From keys to the specs of graphs and of the update, and to the steps that are due to be written
-// down.
+// The graph of an evaluation is the base: that of a training adds what only training has. The keys
+// of `log` decide which steps are written down.
 #include "step/specs.h"
 
 #include <algorithm>

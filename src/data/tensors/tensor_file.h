@@ -14,7 +14,7 @@
 
 namespace ada::data {
 
-// --- Files of .npz: a ZIP of .npy files ---
+// --- NPZ files: a ZIP of NPY files ---
 
 // The header of a .npy file (NumPy Enhancement Proposal 1, "A Simple File Format for NumPy
 // Arrays"): magic string, version, header length, and a Python dictionary of element type, order
