@@ -58,7 +58,7 @@ class ChunkMatmul {
   virtual void FinishBackward(const Pass& /*pass*/) {}
 
   // Whether values of dw that are sums of few products are to be computed directly (winograd.h).
-  virtual bool few_terms_are_inexact() const { return false; }
+  virtual bool sparse_sums_are_inexact() const { return false; }
 
   // Values of one partial gradient, weights and bias together; its layout is the implementation's.
   virtual std::int64_t partial_values() const = 0;

@@ -37,18 +37,18 @@ bool MatmulOp::SumPartials(const ChunkMatmul& matmul, std::int64_t groups) {
 // Computes directly the values of dw that are sums of few products. False: there are too many such
 // values. If the input is not stored, it is recomputed for some images at a time, because the first
 // images are mostly sufficient.
-bool MatmulOp::SumFewTerms(const Pass& pass) {
-  if (!few_terms_) return true;
+bool MatmulOp::SumSparseSums(const Pass& pass) {
+  if (!sparse_sums_) return true;
   float* dw = PlainGradient(*matmul_);
-  few_terms_->Begin(dw);
+  sparse_sums_->Begin(dw);
   const std::int64_t step = recomputed_ ? BlockImages(spec_.x.shape) : pass.rows;
   for (std::int64_t image = 0; image < pass.rows; image += step) {
     const Chunk chunk{pass, image, std::min<std::int64_t>(step, pass.rows - image), 0};
     const TensorSpan x = X(chunk, Reads::kBackward), dy = Dy(image, Operand::kDwDy);
-    if (!few_terms_->Take(x, dy, chunk.images)) break;
+    if (!sparse_sums_->Take(x, dy, chunk.images)) break;
   }
-  if (few_terms_->too_many()) return false;
-  few_terms_->Store(dw);
+  if (sparse_sums_->too_many()) return false;
+  sparse_sums_->Store(dw);
   return true;
 }
 
@@ -57,7 +57,7 @@ bool MatmulOp::SumFewTerms(const Pass& pass) {
 void MatmulOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
   const ChunkMatmul* matmul = matmul_.get();
-  const bool usable = SumPartials(*matmul, groups) && SumFewTerms(pass);
+  const bool usable = SumPartials(*matmul, groups) && SumSparseSums(pass);
   if (!usable && on_kernels_) matmul = &AllWeightsInFp32(pass, per_group);
   float* plain = PlainGradient(*matmul);
   StoreWeightGradient(pass, plain);

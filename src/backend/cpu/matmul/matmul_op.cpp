@@ -77,7 +77,8 @@ MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const Mat
         std::make_unique<AccumulatedChunks>(context, spec_, geometry_, weights_, operands_,
                                             rounding_, chunk_, own_bytes_, std::move(matmul_));
   // Only the fp32 kernels have Winograd's algorithm, so that `tiles` is not null here.
-  if (matmul_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
+  if (matmul_->sparse_sums_are_inexact())
+    sparse_sums_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*matmul_, static_cast<int>(spec.x.shape.n));
 }
 

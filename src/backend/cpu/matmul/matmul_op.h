@@ -75,7 +75,7 @@ class MatmulOp final : public Op {
   void FinishWeightGradient(const Pass& pass, std::int64_t per_group);
   bool SumPartials(const ChunkMatmul& matmul, std::int64_t groups);
   float* PlainGradient(const ChunkMatmul& matmul) const;
-  bool SumFewTerms(const Pass& pass);
+  bool SumSparseSums(const Pass& pass);
   void SumBias(const Pass& pass, float* db);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
@@ -95,7 +95,7 @@ class MatmulOp final : public Op {
   bool on_kernels_;
   std::unique_ptr<ChunkMatmul> matmul_, fp32_;  // fp32_: the fallback
   std::vector<std::uint8_t> fallbacks_;         // by chunk
-  std::optional<FewTerms> few_terms_;           // where matmul_ asks for it
+  std::optional<SparseSums> sparse_sums_;       // where matmul_ asks for it
   RoundingStats dw_stats_;
 };
 

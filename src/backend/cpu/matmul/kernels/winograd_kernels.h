@@ -19,9 +19,9 @@ struct MarkNonzeroArgs {
   int room = 0;                   // channels, rounded up to 16
 };
 
-// find_few_terms: for a block of 16 output channels and each input channel and tap, which of the
+// find_sparse_sums: for a block of 16 output channels and each input channel and tap, which of the
 // outputs meet fewer than kEnoughTerms common bits in every single word.
-struct FindFewTermsArgs {
+struct FindSparseSumsArgs {
   const std::uint64_t* x[kTapRows] = {};  // [words + 1][in_room]
   const std::uint64_t* dy = nullptr;      // [words][out_room], from the block's first channel on
   int words = 0, in_channels = 0, in_room = 0, out_room = 0;
@@ -116,7 +116,7 @@ struct WinogradKernels {
   bool (*transform_weights)(const WinogradWeightsArgs&);
   void (*plain_gradient)(const WinogradPlainArgs&);
   void (*mark_nonzero)(const MarkNonzeroArgs&);
-  void (*find_few_terms)(const FindFewTermsArgs&);
+  void (*find_sparse_sums)(const FindSparseSumsArgs&);
   int room_multiple;  // what the room of a batch is a multiple of
 };
 

@@ -245,8 +245,8 @@ bool AccumulatedChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, f
   return true;
 }
 
-bool AccumulatedChunks::few_terms_are_inexact() const {
-  return !Makes(Product::kDw) && others_->few_terms_are_inexact();
+bool AccumulatedChunks::sparse_sums_are_inexact() const {
+  return !Makes(Product::kDw) && others_->sparse_sums_are_inexact();
 }
 
 std::int64_t AccumulatedChunks::partial_values() const {

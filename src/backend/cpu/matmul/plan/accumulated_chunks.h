@@ -166,7 +166,7 @@ class AccumulatedChunks final : public ChunkMatmul {
   bool whole_batch() const override { return Makes(scaling::Product::kDw); }
   void WeightSlice(int slice, const Chunk& batch, const TensorSpan& x, const TensorSpan& dy,
                    float* partial) override;
-  bool few_terms_are_inexact() const override;
+  bool sparse_sums_are_inexact() const override;
   std::int64_t partial_values() const override;
   bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;

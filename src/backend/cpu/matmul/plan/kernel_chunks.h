@@ -45,7 +45,7 @@ class KernelChunks final : public ChunkMatmul {
   int slices() const override;
   void WeightSlice(int slice, const Chunk& batch, const TensorSpan& x, const TensorSpan& dy,
                    float* partial) override;
-  bool few_terms_are_inexact() const override { return winograd_gradient_; }
+  bool sparse_sums_are_inexact() const override { return winograd_gradient_; }
   std::int64_t partial_values() const override;
   bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;

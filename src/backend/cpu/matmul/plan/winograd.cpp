@@ -200,27 +200,27 @@ void WinogradGradient::AddPlain(const float* dw, const float* db, bool first,
     partial[sum_values() + o] += db[o];
 }
 
-FewTerms::FewTerms(const Context& context, const WinogradKernels& kernels,
-                   const MatmulGeometry& geometry)
+SparseSums::SparseSums(const Context& context, const WinogradKernels& kernels,
+                       const MatmulGeometry& geometry)
     : context_(context),
       kernels_(kernels),
       geometry_(geometry),
       sums_(static_cast<std::size_t>(QuotientUp(geometry.y.c, 16))) {}
 
-void FewTerms::Begin(const float* dw) {
+void SparseSums::Begin(const float* dw) {
   dw_ = dw;
   first_ = true, too_many_ = false;
   for (auto& sums : sums_) sums.clear();
 }
 
-std::size_t FewTerms::Left() const {
+std::size_t SparseSums::Left() const {
   std::size_t left = 0;
   for (const auto& sums : sums_) left += sums.size();
   return left;
 }
 
 // Slab by slab. The first is small, since in a dense layer it settles nearly all weights.
-bool FewTerms::Take(TensorSpan x, TensorSpan dy, std::int64_t images) {
+bool SparseSums::Take(TensorSpan x, TensorSpan dy, std::int64_t images) {
   const std::int64_t end = images * geometry_.y.h;
   for (std::int64_t row = 0; row < end;) {
     Slab slab{x, dy, row};
@@ -244,7 +244,7 @@ bool FewTerms::Take(TensorSpan x, TensorSpan dy, std::int64_t images) {
 
 // Pixel x of the input gets bit x + padding of its row: under column k of the kernel an output
 // meets the bit that is k further on.
-void FewTerms::Mark(const Slab& slab) {
+void SparseSums::Mark(const Slab& slab) {
   words_ = slab.words;
   const auto words = static_cast<std::size_t>(words_ + 1);
   for (auto& bits : x_) bits.assign(words * static_cast<std::size_t>(in_room()), 0);
@@ -272,15 +272,15 @@ void FewTerms::Mark(const Slab& slab) {
 }
 
 // The weights of a block of 16 outputs that one slab leaves in doubt.
-void FewTerms::FindFew(int block) {
+void SparseSums::FindFew(int block) {
   const auto ins = static_cast<int>(geometry_.x.c);
   std::vector<std::uint16_t> few(static_cast<std::size_t>(ins) * kTaps);
-  FindFewTermsArgs a;
+  FindSparseSumsArgs a;
   for (int tap = 0; tap < kTapRows; ++tap) a.x[tap] = x_[tap].data();
   a.dy = dy_.data() + 16 * block;
   a.words = words_, a.in_channels = ins, a.in_room = in_room(), a.out_room = out_room();
   a.few = few.data();
-  kernels_.find_few_terms(a);
+  kernels_.find_sparse_sums(a);
   const int outs = std::min(16, static_cast<int>(geometry_.y.c) - 16 * block);
   auto& sums = sums_[static_cast<std::size_t>(block)];
   for (std::size_t i = 0; i < few.size(); ++i)
@@ -292,7 +292,7 @@ void FewTerms::FindFew(int block) {
 }
 
 // Adds the terms of a slab to the sums that are left, and drops those that have enough.
-void FewTerms::Follow(const Slab& slab, int block) {
+void SparseSums::Follow(const Slab& slab, int block) {
   auto& sums = sums_[static_cast<std::size_t>(block)];
   for (int word = 0; word < words_ && !sums.empty(); ++word) {
     for (Sum& sum : sums) {
@@ -308,8 +308,8 @@ void FewTerms::Follow(const Slab& slab, int block) {
 }
 
 // common: the bits of a word at which both are not zero.
-void FewTerms::AddTerms(const Slab& slab, int block, int word, std::uint64_t common,
-                        Sum& sum) const {
+void SparseSums::AddTerms(const Slab& slab, int block, int word, std::uint64_t common,
+                          Sum& sum) const {
   const Shape &in = geometry_.x, &out = geometry_.y;
   for (; common != 0 && sum.terms < kEnoughTerms; common &= common - 1, ++sum.terms) {
     const int position = 64 * word + std::countr_zero(common);
@@ -323,11 +323,11 @@ void FewTerms::AddTerms(const Slab& slab, int block, int word, std::uint64_t com
   }
 }
 
-std::int64_t FewTerms::Place(int block, const Sum& sum) const {
+std::int64_t SparseSums::Place(int block, const Sum& sum) const {
   return ((std::int64_t{16} * block + sum.out) * geometry_.x.c + sum.in) * kTaps + sum.tap;
 }
 
-void FewTerms::Store(float* dw) const {
+void SparseSums::Store(float* dw) const {
   for (std::size_t block = 0; block < sums_.size(); ++block)
     for (const Sum& sum : sums_[block])
       dw[Place(static_cast<int>(block), sum)] = static_cast<float>(sum.value);

@@ -21,7 +21,7 @@
 // underflow. An output takes no input beyond its own 3 x 3, so it is exactly zero where those are
 // zeros. Where instead the weights of some taps are zero and those of others are not, the algorithm
 // is not taken (transform_weights). Values of dw that are sums of few products are computed
-// directly (FewTerms).
+// directly (SparseSums).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -163,9 +163,10 @@ class WinogradGradient final : public PartialGradients {
 // Owned by a MatmulOp whose dw comes from Winograd's algorithm; used once a backward pass: Begin,
 // Take until it returns false or the batch ends, Store. Its bits are memory of its own, as large as
 // a slab.
-class FewTerms {
+class SparseSums {
  public:
-  FewTerms(const Context& context, const WinogradKernels& kernels, const MatmulGeometry& geometry);
+  SparseSums(const Context& context, const WinogradKernels& kernels,
+             const MatmulGeometry& geometry);
 
   // Begins with a batch whose gradient came out as `dw`, in PyTorch's order. Values that are zero
   // there are left alone.

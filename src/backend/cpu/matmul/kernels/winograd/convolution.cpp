@@ -136,7 +136,7 @@ const WinogradKernels kWinogradTable = {.transform_input = WinogradInput,
                                         .transform_weights = WinogradWeights,
                                         .plain_gradient = WinogradPlain,
                                         .mark_nonzero = MarkNonzero,
-                                        .find_few_terms = FindFewTerms,
+                                        .find_sparse_sums = FindSparseSums,
                                         .room_multiple = kRowsOfOne};
 
 }  // namespace ada::backend::cpu::ADA_ISA

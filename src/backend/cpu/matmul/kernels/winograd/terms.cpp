@@ -67,7 +67,7 @@ void MarkNonzero(const MarkNonzeroArgs& a) {
 }
 
 // A word in which an output has enough common bits settles it; the loop ends when all are settled.
-void FindFewTerms(const FindFewTermsArgs& a) {
+void FindSparseSums(const FindSparseSumsArgs& a) {
   for (int in = 0; in < a.in_channels; ++in) {
     std::uint16_t* few = a.few + in * kTaps;
     for (int tap = 0; tap < kTaps; ++tap) few[tap] = 0xffffu;

@@ -109,6 +109,6 @@ void WinogradProducts(const WinogradGradientArgs&);
 bool WinogradWeights(const WinogradWeightsArgs&);
 void WinogradPlain(const WinogradPlainArgs&);
 void MarkNonzero(const MarkNonzeroArgs&);
-void FindFewTerms(const FindFewTermsArgs&);
+void FindSparseSums(const FindSparseSumsArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA
