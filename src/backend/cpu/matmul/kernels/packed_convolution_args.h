@@ -104,7 +104,7 @@ struct PackedConvolutionArgs {
 };
 
 // Outputs that find what they read within the image: rows top .. bottom, columns left .. right.
-struct MetOutputs {
+struct ValidOutputs {
   int top = 0, bottom = 0, left = 0, right = 0;
 };
 

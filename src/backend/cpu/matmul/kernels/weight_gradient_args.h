@@ -102,7 +102,7 @@ struct DirectGradientArgs {
   const GradientRow* rows_of_y = nullptr;
   const std::int64_t* steps = nullptr;  // bytes from a row's x to what a step reads
   // Where each step finds x within the image; left and right count positions of whole rows.
-  const MetOutputs* met = nullptr;
+  const ValidOutputs* valid = nullptr;
   const std::uint8_t* step_values = nullptr;  // channels of a step, 1 to 16
   int step_count = 0;
   const std::byte* dy = nullptr;  // [out_blocks][rows][positions]

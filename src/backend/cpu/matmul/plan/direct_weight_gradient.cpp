@@ -42,8 +42,9 @@ DirectWeightGradient::DirectWeightGradient(const MatmulKernels& kernels,
     for (int k = 0; k < 16; ++k)
       places_.push_back(forward_.WeightOf(weight.channel + k) + weight.weight);
   const int interleaved = forward_.frame().interleaved;
-  for (const PackedConvolution::Met& met : forward_.MetBySteps())
-    met_.push_back({met.top, met.bottom, met.left * interleaved, met.right * interleaved});
+  for (const ValidOutputs& valid : forward_.ValidOutputsOfSteps())
+    valid_.push_back(
+        {valid.top, valid.bottom, valid.left * interleaved, valid.right * interleaved});
   const std::vector<std::uint8_t>& values = forward_.step_values();
   for (std::size_t i = 0; i < static_cast<std::size_t>(inputs()); ++i)
     in_order_ = in_order_ && i % 16 < values[i / 16] && places_[i] == static_cast<std::int64_t>(i);
@@ -145,7 +146,7 @@ void DirectWeightGradient::RunSome(const Outs& outs, TensorSpan x, TensorSpan dy
   DirectGradientArgs a;
   a.x = scratch + layout.x, a.rows_of_y = rows;
   a.x_bytes = frame.row_bytes();
-  a.steps = steps.data(), a.step_values = forward_.step_values().data(), a.met = met_.data();
+  a.steps = steps.data(), a.step_values = forward_.step_values().data(), a.valid = valid_.data();
   a.step_count = static_cast<int>(steps.size());
   a.dy = scratch + layout.dy, a.dy_plane_bytes = layout.dy_plane_bytes;
   a.out_blocks = outs.blocks, a.rows = count;

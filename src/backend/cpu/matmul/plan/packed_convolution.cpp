@@ -182,7 +182,7 @@ void PackedConvolution::FinishPlan(int in_parts, int pixel_channels) {
       part.step_values.insert(
           part.step_values.end(), part.taps.size(),
           static_cast<std::uint8_t>(std::min(frame_.block, channels - block * frame_.block)));
-    for (Tap& tap : part.taps) tap.met = MetBy(part, tap);
+    for (Tap& tap : part.taps) tap.valid = ValidOutputsOf(part, tap);
     if (!kernels_->on_bf16_split()) ListSteps(part);
   }
 }

@@ -92,8 +92,7 @@ class PackedConvolution final : public ChunkConvolution {
   void PackInput(TensorSpan in, int images, std::byte* packed) const;
   std::vector<std::int64_t> Steps(int images) const { return StepsOf(parts_[0], images); }
   const std::vector<std::uint8_t>& step_values() const { return parts_[0].step_values; }
-  using Met = MetOutputs;
-  std::vector<Met> MetBySteps() const;
+  std::vector<ValidOutputs> ValidOutputsOfSteps() const;
   // The weight at which a step begins: its first input channel, and its place in the kernel.
   struct StepWeight {
     int channel = 0, weight = 0;
@@ -119,8 +118,8 @@ class PackedConvolution final : public ChunkConvolution {
   struct Tap {
     int row, column;  // of the frame, relative to a row block's own
     int phase;
-    int weight;    // ky * kernel width + kx; of a window the first
-    Met met = {};  // of a window whatever the column
+    int weight;               // ky * kernel width + kx; of a window the first
+    ValidOutputs valid = {};  // of a window whatever the column
   };
   // Output positions of one stride phase: all of them in a forward pass.
   struct Part {
@@ -137,7 +136,7 @@ class PackedConvolution final : public ChunkConvolution {
   void PlanDataGradient();
   void FinishPlan(int in_parts, int pixel_channels);
   bool TakesDenseRows() const;
-  Met MetBy(const Part& part, const Tap& tap) const;
+  ValidOutputs ValidOutputsOf(const Part& part, const Tap& tap) const;
   void ListSteps(Part& part) const;
   std::int64_t PlaneBytes(int images) const;
   std::vector<RowBlock> RowBlocksOf(const Part& part, int images) const;

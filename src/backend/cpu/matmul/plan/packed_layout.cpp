@@ -162,27 +162,27 @@ bool PackedConvolution::PackPanel(int panel, const float* plain, std::byte* tile
 // tap.column of its phase's frame, which holds one of every `phases` columns of the image.
 // A window holds all columns of a tap in one packed pixel: which of them lie in the image, the
 // packing has settled.
-PackedConvolution::Met PackedConvolution::MetBy(const Part& part, const Tap& tap) const {
+ValidOutputs PackedConvolution::ValidOutputsOf(const Part& part, const Tap& tap) const {
   const auto limit = [](std::int64_t distance, int step, int most) {
     return static_cast<int>(
         std::clamp<std::int64_t>(distance <= 0 ? 0 : QuotientUp(distance, step), 0, most));
   };
   const int above = frame_.top - tap.row, steps = frame_.phases;
-  Met met{limit(above, row_step_, part.rows), limit(above + in_.h, row_step_, part.rows), 0,
-          part.columns};
-  if (frame_.window > 1 || frame_.dense_rows()) return met;
+  ValidOutputs valid{limit(above, row_step_, part.rows), limit(above + in_.h, row_step_, part.rows),
+                     0, part.columns};
+  if (frame_.window > 1 || frame_.dense_rows()) return valid;
   const int before = frame_.left - tap.phase - tap.column * steps;
-  met.left = limit(before, steps, part.columns);
-  met.right = limit(before + in_.w, steps, part.columns);
-  return met;
+  valid.left = limit(before, steps, part.columns);
+  valid.right = limit(before + in_.w, steps, part.columns);
+  return valid;
 }
 
 // Only weight gradients use this: a forward convolution has one part.
-std::vector<PackedConvolution::Met> PackedConvolution::MetBySteps() const {
-  std::vector<Met> met;
+std::vector<ValidOutputs> PackedConvolution::ValidOutputsOfSteps() const {
+  std::vector<ValidOutputs> valid;
   for (int block = 0; block < frame_.blocks; ++block)
-    for (const Tap& tap : parts_[0].taps) met.push_back(tap.met);
-  return met;
+    for (const Tap& tap : parts_[0].taps) valid.push_back(tap.valid);
+  return valid;
 }
 
 // The lists of steps that any output of a row block needs, each once.
@@ -192,8 +192,8 @@ void PackedConvolution::ListSteps(Part& part) const {
   const auto list_of = [&](int row, int begin, int end) {
     std::vector<int> taps;
     for (int i = 0; i < static_cast<int>(part.taps.size()); ++i) {
-      const Met& met = part.taps[static_cast<std::size_t>(i)].met;
-      if (met.top <= row && row < met.bottom && met.left < end && begin < met.right)
+      const ValidOutputs& valid = part.taps[static_cast<std::size_t>(i)].valid;
+      if (valid.top <= row && row < valid.bottom && valid.left < end && begin < valid.right)
         taps.push_back(i);
     }
     const auto [at, is_new] = known.try_emplace(taps, static_cast<std::uint16_t>(known.size()));

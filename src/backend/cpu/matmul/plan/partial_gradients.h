@@ -163,11 +163,11 @@ class DirectWeightGradient final : public PartialGradients {
   const MatmulKernels& kernels_;
   MatmulGeometry geometry_;
   PackedConvolution forward_;
-  std::vector<PackedConvolution::Met> met_;  // of each step
-  std::vector<std::int64_t> places_;         // of a step's values among the weights of one output
-  bool in_order_ = true;                     // places_ are 0, 1, 2 ..
-  std::vector<GradientGroup> groups_;        // one a block of output channels
-  int out_channels_, out_blocks_;            // of a group of channels
+  std::vector<ValidOutputs> valid_;      // of each step
+  std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
+  bool in_order_ = true;                 // places_ are 0, 1, 2 ..
+  std::vector<GradientGroup> groups_;    // one a block of output channels
+  int out_channels_, out_blocks_;        // of a group of channels
   int pieces_, positions_, strip_rows_;  // of a row of the output; of a piece; pieces of a strip
   int slice_blocks_ = 1, slices_ = 1;    // of 16 output channels
 };

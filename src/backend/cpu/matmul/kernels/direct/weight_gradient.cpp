@@ -64,14 +64,14 @@ class Gradient {
     float* partial = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kPixelChannels;
     Sums<kRows, kColumns> sums;
     sums.Zero();
-    const MetOutputs& met = a_.met[s];
+    const ValidOutputs& valid = a_.valid[s];
     for (int row = begin; row < end; ++row) {
       const GradientRow& at = a_.rows_of_y[row];
-      if (at.row < met.top || at.row >= met.bottom) continue;
+      if (at.row < valid.top || at.row >= valid.bottom) continue;
       const std::byte* x = a_.x + at.x + a_.steps[s] + 4 * k;
       const float* dy = RowOfDy(row) + n * plane_;
-      const int last = std::min(met.right - at.position, a_.positions);
-      for (int p = std::max(met.left - at.position, 0); p < last; ++p)
+      const int last = std::min(valid.right - at.position, a_.positions);
+      for (int p = std::max(valid.left - at.position, 0); p < last; ++p)
         sums.Add(x + p * a_.x_bytes, 4, dy + p * kPixelChannels, plane_);
     }
     ForSums<kRows, kColumns>([&](int r, int c) {
