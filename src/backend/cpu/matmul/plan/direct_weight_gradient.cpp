@@ -103,14 +103,14 @@ void DirectWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool fir
 void DirectWeightGradient::RunSlice(int slice, TensorSpan x, TensorSpan dy, int images,
                                     float* partial, std::byte* scratch) const {
   const int begin = slice * slice_blocks_;
-  const Outs outs{0, begin, std::min(slice_blocks_, out_blocks_ - begin)};
+  const OutputRange outs{0, begin, std::min(slice_blocks_, out_blocks_ - begin)};
   ForImages(x, dy, images, [&](TensorSpan of_x, TensorSpan of_dy, int some, bool begins) {
     RunSome(outs, of_x, of_dy, some, begins, partial, scratch);
   });
 }
 
-void DirectWeightGradient::PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,
-                                  std::byte* packed) const {
+void DirectWeightGradient::PackDy(const OutputRange& outs, TensorSpan dy, int images,
+                                  const Layout& layout, std::byte* packed) const {
   PackInputArgs pack;
   pack.frame.interleaved = forward_.frame().interleaved;
   pack.frame.rows = static_cast<int>(geometry_.y.h);
@@ -126,7 +126,7 @@ void DirectWeightGradient::PackDy(const Outs& outs, TensorSpan dy, int images, c
 }
 
 // x is packed for all outputs of the call, dy for its blocks of output channels.
-void DirectWeightGradient::RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images,
+void DirectWeightGradient::RunSome(const OutputRange& outs, TensorSpan x, TensorSpan dy, int images,
                                    bool first, float* partial, std::byte* scratch) const {
   const Layout layout = LayoutOf(images);
   const PackedFrame& frame = forward_.frame();

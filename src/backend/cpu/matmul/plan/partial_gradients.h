@@ -138,15 +138,15 @@ class DirectWeightGradient final : public PartialGradients {
     std::int64_t dy_plane_bytes = 0;
   };
   // Output channels of one group of channels: blocks of 16 from `first` on.
-  struct Outs {
+  struct OutputRange {
     int group = 0, first = 0, blocks = 1;
   };
   Layout LayoutOf(int images) const;
   template <class Each>
   void ForImages(TensorSpan x, TensorSpan dy, int images, Each&& each) const;
-  void RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images, bool first,
+  void RunSome(const OutputRange& outs, TensorSpan x, TensorSpan dy, int images, bool first,
                float* partial, std::byte* scratch) const;
-  void PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,
+  void PackDy(const OutputRange& outs, TensorSpan dy, int images, const Layout& layout,
               std::byte* packed) const;
   // The sizes for 16 output channels and for a group of channels, without db.
   std::int64_t block_values() const { return 16 * static_cast<std::int64_t>(places_.size()); }
