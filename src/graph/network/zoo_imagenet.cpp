@@ -13,20 +13,22 @@ using config::ModelConfig;
 
 // The convolutions of a block: each is followed by batch norm and relu, except the last, which is
 // followed by batch norm and the addition.
-struct Part {
+struct BlockConvolution {
   int channels, kernel, stride;
 };
 
-std::vector<Part> BasicBlock(int width, int stride) { return {{width, 3, stride}, {width, 3, 1}}; }
-std::vector<Part> Bottleneck(int width, int stride) {
+std::vector<BlockConvolution> BasicBlock(int width, int stride) {
+  return {{width, 3, stride}, {width, 3, 1}};
+}
+std::vector<BlockConvolution> Bottleneck(int width, int stride) {
   return {{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}};
 }
-std::vector<Part> WideBottleneck(int width, int stride) {
+std::vector<BlockConvolution> WideBottleneck(int width, int stride) {
   return {{2 * width, 1, 1}, {2 * width, 3, stride}, {4 * width, 1, 1}};
 }
 
 // The projection has the stride of the whole main path, because the two are added.
-void AddBlock(ZooStack& net, const std::string& block, const std::vector<Part>& parts,
+void AddBlock(ZooStack& net, const std::string& block, const std::vector<BlockConvolution>& parts,
               bool projection) {
   std::string input = net.last();
   std::string index;
@@ -49,7 +51,8 @@ void AddBlock(ZooStack& net, const std::string& block, const std::vector<Part>& 
 }
 
 std::vector<LayerConfig> ImageNetResNet(const ModelConfig& model, const std::array<int, 4>& blocks,
-                                        std::vector<Part> (*block_of)(int width, int stride)) {
+                                        std::vector<BlockConvolution> (*block_of)(int width,
+                                                                                  int stride)) {
   ZooStack net(model);
   net.PlainConv("conv1", 64, 7, 2);
   net.Add("bn1", "batch_norm");
@@ -60,7 +63,7 @@ std::vector<LayerConfig> ImageNetResNet(const ModelConfig& model, const std::arr
   for (int stage = 0; stage < 4; ++stage) {
     for (int index = 0; index < blocks[stage]; ++index) {
       const int stride = stage > 0 && index == 0 ? 2 : 1;
-      const std::vector<Part> parts = block_of(64 << stage, stride);
+      const std::vector<BlockConvolution> parts = block_of(64 << stage, stride);
       AddBlock(net, "layer" + std::to_string(stage + 1) + "." + std::to_string(index) + ".", parts,
                stride > 1 || parts.back().channels != channels);
       channels = parts.back().channels;

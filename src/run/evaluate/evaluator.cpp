@@ -93,16 +93,16 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     if (callbacks.after_batch) callbacks.after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
-  struct Part {
+  struct ProcessLoss {
     backend::LossResult loss;
     std::int64_t images, terms;
   };
   // A process without images has no loss to read: its graph may not have run at all.
-  const Part mine{result.images > 0 ? graph_->Result() : backend::LossResult(), result.images,
-                  terms};
+  const ProcessLoss mine{result.images > 0 ? graph_->Result() : backend::LossResult(),
+                         result.images, terms};
   backend::LossResult total;
   result.images = terms = 0;
-  for (const Part& one : parallel::GatherAll(team.all(), mine)) {
+  for (const ProcessLoss& one : parallel::GatherAll(team.all(), mine)) {
     total.Add(one.loss);
     result.images += one.images, terms += one.terms;
   }

@@ -211,7 +211,7 @@ float BlockRounding::AdaptedAmax(const std::vector<RowRange>& ranges, float amax
 // Whatever looks at values around their rounding has them in fp32.
 void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>& given,
                                 const BlockArgs& args, int worker, const Turn& turn,
-                                Part* part) const {
+                                RangeCounts* part) const {
   const std::int64_t values = range.rows * rows_.width;
   float* const rounded = BufferOf(worker, Buffer::kRounded);
   context_.kernels.widen(args.from, rounded, values);
@@ -254,7 +254,7 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
     given = ColumnAmaxes(ranges, rows, from);
     if (IsShared(shared)) LargestOfAll(*shared, given);
   }
-  std::vector<Part> parts(counts ? ranges.size() : 0);
+  std::vector<RangeCounts> parts(counts ? ranges.size() : 0);
   const bool in_fp32 =
       counts || turn || scales_ != nullptr || format_.row_scaled || !IsVectorized(grid_);
   BlockArgs args;
@@ -278,8 +278,8 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
       Round(range, given, own);
   });
   if (!counts) return 0;
-  Part total;
-  for (const Part& part : parts) {
+  RangeCounts total;
+  for (const RangeCounts& part : parts) {
     total.counts.Add(part.counts);
     total.subnormal += part.subnormal;
   }

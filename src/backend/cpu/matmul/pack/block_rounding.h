@@ -61,7 +61,7 @@ class BlockRounding {
   bool asks_amax() const { return format_.tensor_scale && !format_.row_scaled; }
 
  private:
-  struct Part {
+  struct RangeCounts {
     BlockCounts counts;
     std::int64_t subnormal = 0;
   };
@@ -79,7 +79,7 @@ class BlockRounding {
   float AdaptedAmax(const std::vector<RowRange>& ranges, float amax, parallel::Communicator* shared,
                     TensorSpan from, const Turn& turn) const;
   void RoundInFp32(const RowRange& range, const std::vector<float>& given, const BlockArgs& args,
-                   int worker, const Turn& turn, Part* part) const;
+                   int worker, const Turn& turn, RangeCounts* part) const;
   void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const {
     args.layout = LayoutOf(range.rows);
     RoundBlocks(kernels_, grid_, amaxes, args);

@@ -13,7 +13,7 @@ namespace ada::backend::cpu {
 DepthwisePlan DepthwisePlan::Forward(const MatmulGeometry& g) {
   DepthwisePlan plan;
   plan.in = g.x, plan.out = g.y, plan.in_step = g.stride, plan.planes = static_cast<int>(g.w.c);
-  Part part;
+  OutputPhase part;
   part.columns = static_cast<int>(g.y.w);
   for (int ky = 0; ky < g.w.h; ++ky)
     for (int kx = 0; kx < g.w.w; ++kx)
@@ -30,7 +30,7 @@ DepthwisePlan DepthwisePlan::DataGradient(const MatmulGeometry& g) {
   plan.in = g.y, plan.out = g.x, plan.out_step = g.stride, plan.planes = static_cast<int>(g.w.c);
   for (int r = 0; r < std::min<std::int64_t>(g.stride[0], g.x.h); ++r) {
     for (int q = 0; q < std::min<std::int64_t>(g.stride[1], g.x.w); ++q) {
-      Part part{r, q, QuotientUp(g.x.w - q, g.stride[1]), {}};
+      OutputPhase part{r, q, QuotientUp(g.x.w - q, g.stride[1]), {}};
       for (const Reach& row : ReachesOf(g, 0, r))
         for (const Reach& column : ReachesOf(g, 1, q))
           part.taps.push_back({row.at, column.at, row.k * static_cast<int>(g.w.w) + column.k});
@@ -46,7 +46,7 @@ DepthwisePlan DepthwisePlan::DataGradient(const MatmulGeometry& g) {
 void DepthwisePlan::Finish() {
   int top = 0, bottom = 0, lowest = 0, highest = static_cast<int>(in.w) - 1;
   bool any = false;
-  for (const Part& part : parts) {
+  for (const OutputPhase& part : parts) {
     for (const Tap& tap : part.taps) {
       top = any ? std::min(top, tap.row) : tap.row;
       bottom = any ? std::max(bottom, tap.row) : tap.row;
@@ -210,14 +210,14 @@ void DepthwiseChunks::RunRow(const DepthwisePlan& plan, int y, RowRing& ring, co
     for (int k = 0; k < planes_; ++k)
       taps.push_back({row + k * plan.plane_values(), weights + (tap.weight * planes_ + k) * 16});
   };
-  const auto run = [&](const DepthwisePlan::Part& part, int column, int columns) {
+  const auto run = [&](const DepthwisePlan::OutputPhase& part, int column, int columns) {
     args.taps = taps.data(), args.tap_count = static_cast<int>(taps.size());
     args.columns = columns;
     args.out =
         Advance(out, (y * plan.out.w + part.column + column * plan.out_step[1]) * plan.out.c);
     kernels_.depthwise_row(args);
   };
-  for (const DepthwisePlan::Part& part : plan.parts) {
+  for (const DepthwisePlan::OutputPhase& part : plan.parts) {
     if (part.row != y % plan.out_step[0]) continue;
     if (weights_finite_) {
       taps.clear();
@@ -267,7 +267,7 @@ bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, co
   if (first) std::fill_n(partial, partial_values(), 0.0f);
   const Buffers b = BuffersOf(chunk.worker);
   const DepthwisePlan& plan = forward_;
-  const DepthwisePlan::Part& part = plan.parts[0];
+  const DepthwisePlan::OutputPhase& part = plan.parts[0];
   DepthwiseGradientArgs args;
   args.columns = part.columns, args.in_step = plan.in_step[1];
   args.channels = static_cast<int>(plan.out.c);

@@ -23,13 +23,13 @@ struct DepthwisePlan {
     int row = 0, column = 0,
         weight = 0;  // of the input, relative to the output's; place in the kernel
   };
-  struct Part {
+  struct OutputPhase {
     int row = 0, column = 0, columns = 0;  // the first of its outputs; how many in a row
     std::vector<Tap> taps;
   };
   Shape in, out;
   std::array<int, 2> in_step = {1, 1}, out_step = {1, 1};
-  std::vector<Part> parts;
+  std::vector<OutputPhase> parts;
   int planes = 1;            // channels of a group
   int ring = 1;              // rows of the input
   int left = 0, pixels = 0;  // zeros before a row, and its pixels with all zeros

@@ -90,7 +90,7 @@ PackedConvolution PackedConvolution::DataGradient(const MatmulKernels& kernels,
 void PackedConvolution::PlanForward() {
   const MatmulGeometry& g = geometry_;
   const int kh = static_cast<int>(g.w.h), kw = static_cast<int>(g.w.w);
-  Part part;
+  OutputPhase part;
   part.rows = static_cast<int>(out_.h), part.columns = static_cast<int>(out_.w);
   frame_.top = g.padding[0], frame_.left = g.padding[1];
   row_step_ = g.stride[0];
@@ -112,7 +112,7 @@ void PackedConvolution::PlanForward() {
   frame_.rows = (part.rows - 1) * row_step_ + (kh - 1) * g.dilation[0] + 1;
   frame_.columns = FilledColumns(part.columns, frame_.interleaved) + reach;
   if (dense_rows) frame_.columns = (frame_.columns - 1) * g.stride[1] + kw;
-  parts_.push_back(std::move(part));
+  output_phases_.push_back(std::move(part));
 }
 
 // Packed pixels would be mostly zeros.
@@ -134,7 +134,7 @@ void PackedConvolution::PlanDataGradient() {
   for (int r = 0; r < std::min(g.stride[0], h); ++r) {
     const std::vector<Reach> rows = ReachesOf(g, 0, r);
     for (int q = 0; q < std::min(g.stride[1], w); ++q) {
-      Part part;
+      OutputPhase part;
       part.row = r, part.column = q;
       part.rows = QuotientUp(h - r, g.stride[0]), part.columns = QuotientUp(w - q, g.stride[1]);
       const std::vector<Reach>& columns = columns_of[static_cast<std::size_t>(q)];
@@ -147,11 +147,11 @@ void PackedConvolution::PlanDataGradient() {
               std::max(highest[1], column.at + FilledColumns(part.columns, frame_.interleaved) - 1);
         }
       }
-      parts_.push_back(std::move(part));
+      output_phases_.push_back(std::move(part));
     }
   }
   frame_.top = -lowest[0], frame_.left = -lowest[1];
-  for (Part& part : parts_)
+  for (OutputPhase& part : output_phases_)
     for (Tap& tap : part.taps) tap.row += frame_.top, tap.column += frame_.left;
   frame_.rows = highest[0] + frame_.top + 1, frame_.columns = highest[1] + frame_.left + 1;
 }
@@ -175,7 +175,7 @@ void PackedConvolution::FinishPlan(int in_parts, int pixel_channels) {
     row_blocks_[static_cast<std::size_t>(i)] =
         static_cast<std::uint8_t>(i % frame_.interleaved / block_);
   }
-  for (Part& part : parts_) {
+  for (OutputPhase& part : output_phases_) {
     group_weight_bytes_ += static_cast<std::int64_t>(part.taps.size()) * frame_.blocks * w_parts_ *
                            1024 * QuotientUp(out_.c, 16);
     for (int block = 0; block < frame_.blocks; ++block)
@@ -201,7 +201,7 @@ std::size_t PackedConvolution::scratch_bytes(int images) const {
   const auto packed = static_cast<std::size_t>(PackedBytes(images));
   if (!kernels_->on_bf16_split()) return packed;
   std::size_t most = 0;  // row blocks whose sums wait
-  for (const Part& part : parts_) {
+  for (const OutputPhase& part : output_phases_) {
     const int tiles = QuotientUp(images, frame_.interleaved) * part.rows *
                       QuotientUp(part.columns, 16 / frame_.interleaved);
     most = std::max(most, static_cast<std::size_t>(QuotientUp(tiles, 4) * 4));
@@ -258,10 +258,10 @@ void PackedConvolution::RunGroup(const Call& call) const {
   a.sums = reinterpret_cast<float*>(call.scratch + PackedBytes(call.images));
   a.bias = call.bias, a.factor = call.factor;
   a.out = call.out, a.largest = call.largest;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
+  for (std::size_t i = 0; i < output_phases_.size(); ++i) {
     a.steps = lists.steps[i].data(), a.step_count = static_cast<int>(lists.steps[i].size());
-    a.step_values = parts_[i].step_values.data();
-    a.lists = parts_[i].lists.data(), a.list_begins = parts_[i].list_begins.data();
+    a.step_values = output_phases_[i].step_values.data();
+    a.lists = output_phases_[i].lists.data(), a.list_begins = output_phases_[i].list_begins.data();
     a.tiles = lists.tiles[i].data(), a.tile_count = static_cast<int>(lists.tiles[i].size());
     kernels_->convolve(a);
     a.weights +=

@@ -90,8 +90,8 @@ class PackedConvolution final : public ChunkConvolution {
   int row_step() const { return row_step_; }
   std::int64_t PackedBytes(int images) const;  // of all blocks of channels
   void PackInput(TensorSpan in, int images, std::byte* packed) const;
-  std::vector<std::int64_t> Steps(int images) const { return StepsOf(parts_[0], images); }
-  const std::vector<std::uint8_t>& step_values() const { return parts_[0].step_values; }
+  std::vector<std::int64_t> Steps(int images) const { return StepsOf(output_phases_[0], images); }
+  const std::vector<std::uint8_t>& step_values() const { return output_phases_[0].step_values; }
   std::vector<ValidOutputs> ValidOutputsOfSteps() const;
   // The weight at which a step begins: its first input channel, and its place in the kernel.
   struct StepWeight {
@@ -122,7 +122,7 @@ class PackedConvolution final : public ChunkConvolution {
     ValidOutputs valid = {};  // of a window whatever the column
   };
   // Output positions of one stride phase: all of them in a forward pass.
-  struct Part {
+  struct OutputPhase {
     int row = 0, column = 0, rows = 0, columns = 0;
     std::vector<Tap> taps;
     std::vector<std::uint8_t> step_values = {};  // channels of each step
@@ -136,11 +136,11 @@ class PackedConvolution final : public ChunkConvolution {
   void PlanDataGradient();
   void FinishPlan(int in_parts, int pixel_channels);
   bool TakesDenseRows() const;
-  ValidOutputs ValidOutputsOf(const Part& part, const Tap& tap) const;
-  void ListSteps(Part& part) const;
+  ValidOutputs ValidOutputsOf(const OutputPhase& part, const Tap& tap) const;
+  void ListSteps(OutputPhase& part) const;
   std::int64_t PlaneBytes(int images) const;
-  std::vector<RowBlock> RowBlocksOf(const Part& part, int images) const;
-  std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
+  std::vector<RowBlock> RowBlocksOf(const OutputPhase& part, int images) const;
+  std::vector<std::int64_t> StepsOf(const OutputPhase& part, int images) const;
   void PrepareSome(int images);
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 
@@ -157,7 +157,7 @@ class PackedConvolution final : public ChunkConvolution {
   int at_once_ = 1;                       // images whose packed input is in memory at a time
   int row_step_ = 1;                      // rows of the frame between rows of the output
   std::array<int, 2> out_step_ = {1, 1};  // of a part's rows and columns
-  std::vector<Part> parts_;
+  std::vector<OutputPhase> output_phases_;
   std::array<std::int64_t, 16> row_offsets_ = {};
   std::array<std::uint8_t, 16> row_blocks_ = {};
   std::int64_t group_weight_bytes_ = 0;  // of one group of channels

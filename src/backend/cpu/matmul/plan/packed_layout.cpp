@@ -87,7 +87,8 @@ int ImagesForLongRows(const MatmulGeometry& g, int images) {
 std::vector<PackedConvolution::StepWeight> PackedConvolution::StepWeights() const {
   std::vector<StepWeight> weights;
   for (int block = 0; block < frame_.blocks; ++block)
-    for (const Tap& tap : parts_[0].taps) weights.push_back({block * frame_.block, tap.weight});
+    for (const Tap& tap : output_phases_[0].taps)
+      weights.push_back({block * frame_.block, tap.weight});
   return weights;
 }
 
@@ -133,21 +134,22 @@ void PackedConvolution::PackTile(const float* plain, int out, int block, const T
 }
 
 int PackedConvolution::panels() const {
-  return geometry_.groups * static_cast<int>(parts_.size()) * QuotientUp(out_.c, 16);
+  return geometry_.groups * static_cast<int>(output_phases_.size()) * QuotientUp(out_.c, 16);
 }
 
 // In the order of packed weights: groups of channels, parts, output channels.
 // Zero weights multiply to zeros here: it never declines.
 bool PackedConvolution::PackPanel(int panel, const float* plain, std::byte* tiles) const {
-  const int outs = QuotientUp(out_.c, 16), parts = static_cast<int>(parts_.size());
+  const int outs = QuotientUp(out_.c, 16), parts = static_cast<int>(output_phases_.size());
   const int group = panel / (parts * outs), out = panel % outs;
   plain += group * geometry_.w.numel() / geometry_.groups;
   tiles += group * group_weight_bytes_;
-  const auto part = parts_.begin() + panel / outs % parts;
-  const auto panel_bytes = [&](const Part& p) {
+  const auto part = output_phases_.begin() + panel / outs % parts;
+  const auto panel_bytes = [&](const OutputPhase& p) {
     return static_cast<std::int64_t>(p.taps.size()) * frame_.blocks * w_parts_ * 1024;
   };
-  for (auto before = parts_.begin(); before != part; ++before) tiles += outs * panel_bytes(*before);
+  for (auto before = output_phases_.begin(); before != part; ++before)
+    tiles += outs * panel_bytes(*before);
   tiles += out * panel_bytes(*part);
   for (int block = 0; block < frame_.blocks; ++block) {
     for (const Tap& tap : part->taps) {
@@ -162,7 +164,7 @@ bool PackedConvolution::PackPanel(int panel, const float* plain, std::byte* tile
 // tap.column of its phase's frame, which holds one of every `phases` columns of the image.
 // A window holds all columns of a tap in one packed pixel: which of them lie in the image, the
 // packing has settled.
-ValidOutputs PackedConvolution::ValidOutputsOf(const Part& part, const Tap& tap) const {
+ValidOutputs PackedConvolution::ValidOutputsOf(const OutputPhase& part, const Tap& tap) const {
   const auto limit = [](std::int64_t distance, int step, int most) {
     return static_cast<int>(
         std::clamp<std::int64_t>(distance <= 0 ? 0 : QuotientUp(distance, step), 0, most));
@@ -181,12 +183,12 @@ ValidOutputs PackedConvolution::ValidOutputsOf(const Part& part, const Tap& tap)
 std::vector<ValidOutputs> PackedConvolution::ValidOutputsOfSteps() const {
   std::vector<ValidOutputs> valid;
   for (int block = 0; block < frame_.blocks; ++block)
-    for (const Tap& tap : parts_[0].taps) valid.push_back(tap.valid);
+    for (const Tap& tap : output_phases_[0].taps) valid.push_back(tap.valid);
   return valid;
 }
 
 // The lists of steps that any output of a row block needs, each once.
-void PackedConvolution::ListSteps(Part& part) const {
+void PackedConvolution::ListSteps(OutputPhase& part) const {
   std::map<std::vector<int>, std::uint16_t> known;  // by taps
   part.list_begins.push_back(0);
   const auto list_of = [&](int row, int begin, int end) {
@@ -215,7 +217,7 @@ void PackedConvolution::ListSteps(Part& part) const {
 }
 
 // Row i of a row block is image i % interleaved of the group, column x + i / interleaved.
-std::vector<RowBlock> PackedConvolution::RowBlocksOf(const Part& part, int images) const {
+std::vector<RowBlock> PackedConvolution::RowBlocksOf(const OutputPhase& part, int images) const {
   std::vector<RowBlock> tiles;
   const int interleaved = frame_.interleaved, columns = 16 / interleaved;
   for (int first = 0; first < images; first += interleaved) {
@@ -247,7 +249,7 @@ std::vector<RowBlock> PackedConvolution::RowBlocksOf(const Part& part, int image
 }
 
 // Taps of one block of channels follow one another: they read the same packed pixels, shifted.
-std::vector<std::int64_t> PackedConvolution::StepsOf(const Part& part, int images) const {
+std::vector<std::int64_t> PackedConvolution::StepsOf(const OutputPhase& part, int images) const {
   const std::int64_t block_bytes = frame_.dense_rows() ? 64 : PlaneBytes(images);
   std::vector<std::int64_t> steps;
   for (int block = 0; block < frame_.blocks; ++block)
@@ -270,7 +272,7 @@ void PackedConvolution::PrepareSome(int images) {
   ADA_CHECK(block_ % frame_.interleaved == 0 ||
             (!kernels_->on_bf16_split() && frame_.interleaved % block_ == 0));
   Lists& lists = lists_[images];
-  for (const Part& part : parts_) {
+  for (const OutputPhase& part : output_phases_) {
     lists.tiles.push_back(RowBlocksOf(part, images));
     lists.steps.push_back(StepsOf(part, images));
   }
