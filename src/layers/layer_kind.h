@@ -57,7 +57,7 @@ struct OpParts {
 
   // Parts of a batch norm, with what is fused after it.
   backend::ChannelMoments x_moments;
-  RoundedTo left_x;  // whose largest magnitude the op must compute; without stats: none
+  RoundedTo measured_x;  // whose largest magnitude the op must compute; without stats: none
   Tensor addend;
   RoundedTo sum;
   bool relu = false;

@@ -35,7 +35,7 @@ backend::OpSpec BatchNormSpecOf(const OpParts& op) {
   spec.eps = static_cast<float>(op.keys.eps);
   spec.momentum = static_cast<float>(op.keys.momentum);
   spec.x_moments = op.x_moments;
-  spec.x_stats = op.left_x.stats, spec.x_style = op.left_x.style;
+  spec.x_stats = op.measured_x.stats, spec.x_style = op.measured_x.style;
   spec.y_format = op.rounded_y.format;
   return spec;
 }
