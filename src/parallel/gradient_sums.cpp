@@ -65,8 +65,8 @@ struct GradientSums::State {
   template <class PartAt>
   void AddParts(std::int64_t first_value, std::int64_t slice, const PartAt& part_at);
   float Rounded(std::int64_t at, float value);
-  std::uint16_t Narrow(std::int64_t at, float value);
-  float Wide(std::uint16_t code) const;
+  std::uint16_t Encode(std::int64_t at, float value);
+  float Decode(std::uint16_t code) const;
   std::int64_t EndOf(std::int64_t bucket) const {
     return std::min((bucket + 1) * bucket_values, static_cast<std::int64_t>(values.size()));
   }
@@ -272,15 +272,16 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
   const std::size_t bytes = static_cast<std::size_t>(slice) * sizeof(std::uint16_t);
   for (std::int64_t i = 0; i < end - begin; ++i)
     sent[static_cast<std::size_t>(i)] =
-        Narrow(begin + i, values[static_cast<std::size_t>(begin + i)]);
+        Encode(begin + i, values[static_cast<std::size_t>(begin + i)]);
   communicator.AllToAll(sent.data(), bytes, codes.data());
   const std::int64_t mine = begin + communicator.rank() * slice;
-  AddParts(mine, slice, [&](std::int64_t at) { return Wide(codes[static_cast<std::size_t>(at)]); });
+  AddParts(mine, slice,
+           [&](std::int64_t at) { return Decode(codes[static_cast<std::size_t>(at)]); });
   for (std::int64_t i = 0; i < slice; ++i)
-    sent[static_cast<std::size_t>(i)] = Narrow(mine + i, own[static_cast<std::size_t>(i)]);
+    sent[static_cast<std::size_t>(i)] = Encode(mine + i, own[static_cast<std::size_t>(i)]);
   communicator.AllGather(sent.data(), bytes, codes.data());
   for (std::int64_t i = 0; i < end - begin; ++i)
-    values[static_cast<std::size_t>(begin + i)] = Wide(codes[static_cast<std::size_t>(i)]);
+    values[static_cast<std::size_t>(begin + i)] = Decode(codes[static_cast<std::size_t>(i)]);
 }
 
 // Rounds and counts value `at`.
@@ -313,12 +314,12 @@ float GradientSums::State::Rounded(std::int64_t at, float value) {
   return rounded;
 }
 
-std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
+std::uint16_t GradientSums::State::Encode(std::int64_t at, float value) {
   const float rounded = Rounded(at, value);
   return transport == kBf16 ? EncodeBf16(rounded) : EncodeFp16(rounded);
 }
 
-float GradientSums::State::Wide(std::uint16_t code) const {
+float GradientSums::State::Decode(std::uint16_t code) const {
   return transport == kBf16 ? DecodeBf16(code) : DecodeFp16(code);
 }
 
