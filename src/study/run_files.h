@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "error.h"
 #include "io/tensor_names.h"
-#include "judge/step_histograms.h"
+#include "judge/histogram_loss.h"
 #include "number/stats.h"
 #include "telemetry/rows.h"
 

@@ -4,9 +4,9 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/blocks/block_tensor.h"
+#include "study/convert/block_tensor.h"
 #include "study/inspect/inspected.h"
-#include "study/row_json.h"
+#include "study/row_output.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
 

@@ -13,7 +13,7 @@
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/inspect/inspected.h"
-#include "study/row_json.h"
+#include "study/row_output.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {

@@ -4,8 +4,8 @@
 
 #include "number/format_codes.h"
 #include "number/tables/table_format.h"
-#include "study/blocks/scaled_blocks.h"
-#include "study/blocks/tensor_list.h"
+#include "study/convert/scaled_blocks.h"
+#include "study/convert/tensor_list.h"
 #include "study/matmul/products.h"
 
 namespace ada::study {

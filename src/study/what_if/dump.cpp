@@ -7,7 +7,7 @@
 #include "io/tensor_files/safetensors.h"
 #include "judge/operand_judge.h"
 #include "study/commands.h"
-#include "study/row_json.h"
+#include "study/row_output.h"
 #include "study/text_table.h"
 #include "study/what_if/dumped_matmuls.h"
 #include "study/what_if/sums.h"

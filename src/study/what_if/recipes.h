@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "judge/recipe_judge.h"
+#include "judge/operand_loss.h"
 #include "study/recommend/recommendation.h"
 
 namespace ada::study {

@@ -6,7 +6,7 @@
 #include "io/json_output.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/row_json.h"
+#include "study/row_output.h"
 #include "study/text_table.h"
 #include "study/what_if/recipes.h"
 #include "telemetry/block_figures.h"

@@ -11,7 +11,7 @@
 #include "io/text.h"
 #include "judge/scenario.h"
 #include "study/commands.h"
-#include "study/row_json.h"
+#include "study/row_output.h"
 #include "study/run_files.h"
 #include "study/what_if/summary.h"
 #include "telemetry/rows.h"

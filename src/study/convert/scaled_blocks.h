@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "study/blocks/block_tensor.h"
-#include "study/blocks/tensor_list.h"
+#include "study/convert/block_tensor.h"
+#include "study/convert/tensor_list.h"
 
 namespace ada::study {
 

@@ -1,6 +1,6 @@
 // Answers questions about a step's gradients at other scales, by shifting the bins of its
 // histograms.
-#include "judge/step_histograms.h"
+#include "judge/histogram_loss.h"
 
 #include <algorithm>
 #include <cmath>

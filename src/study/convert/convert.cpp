@@ -11,9 +11,9 @@
 #include "io/text.h"
 #include "number/random.h"
 #include "scaling/policies/policies.h"
-#include "study/blocks/scaled_blocks.h"
-#include "study/blocks/tensor_list.h"
 #include "study/commands.h"
+#include "study/convert/scaled_blocks.h"
+#include "study/convert/tensor_list.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {

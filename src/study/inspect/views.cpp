@@ -1,7 +1,5 @@
 // The view of --all: each tensor with its moments and a histogram of exponents, and each layer with
 // all stages of its decisions.
-#include "io/text.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,6 +7,7 @@
 #include <ostream>
 
 #include "io/shown_text.h"
+#include "io/text.h"
 #include "study/inspect/inspected.h"
 
 namespace ada::study {

@@ -1,6 +1,6 @@
 // QuantizeBlocks numbers scales by matrix, row and block; a file wants them as a tensor whose axes
 // are those of the values. OrderedScales and OrderedRowAmaxes go from one order to the other.
-#include "study/blocks/block_tensor.h"
+#include "study/convert/block_tensor.h"
 
 #include <algorithm>
 #include <string>

@@ -1,5 +1,5 @@
 // Scales go from the order of the quantizer to that of a file's tensor.
-#include "study/blocks/scaled_blocks.h"
+#include "study/convert/scaled_blocks.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Rounds the operands of a layer as a recipe would, and counts what that does to them.
-#include "judge/recipe_judge.h"
+#include "judge/operand_loss.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,9 @@
 // The sentences, JSON and CSV that commands which compare arms have in common.
-#include "study/arms/output.h"
-
 #include <cmath>
 
 #include "io/shown_text.h"
 #include "io/text.h"
+#include "study/arms/output.h"
 #include "telemetry/csv.h"
 
 namespace ada::study {
