@@ -16,12 +16,56 @@ int TopExponent(const ExponentBins& bins) {
   return ExponentBins::kLowest - 1;
 }
 
+std::optional<int> KeptFrom(const ExponentBins& bins, double allowed) {
+  double below = 0;
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
+    below += static_cast<double>(bins[e]);
+    if (below > allowed) return e;
+  }
+  return std::nullopt;
+}
+
 WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double scale) {
   if (std::isfinite(scale) && scale > 0) return WouldLoseOf(bins, format, scale);
   WouldLose lost;
   lost.nonzero = bins.nonzero();
   (scale == 0 ? lost.underflow : lost.overflow) = static_cast<double>(lost.nonzero);
   return lost;
+}
+
+double LostMagnitudePct(const ExponentBins& bins, const NumberFormat& format, double scale) {
+  const LostEnds ends = LostEndsOf(format);
+  double lost = 0, all = 0;
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
+    if (bins[e] == 0) continue;
+    const double low = std::ldexp(1.0, e), magnitude = 1.5 * low * static_cast<double>(bins[e]);
+    all += magnitude;
+    for (const double threshold : {ends.zero_below / scale, ends.kept_from / scale})
+      lost += magnitude / 2 * std::clamp((threshold - low) / low, 0.0, 1.0);
+  }
+  return all > 0 ? 100 * lost / all : 0;
+}
+
+int HighestPower(const NumberFormat& format, double largest, double headroom_bits) {
+  const double room = format.largest() * std::exp2(-headroom_bits);
+  const int high = std::ilogb(room / largest);
+  // ilogb of a quotient that was rounded up may be one too high.
+  return std::ldexp(largest, high) > room ? high - 1 : high;
+}
+
+// Values up to and including half of the smallest number become zero; under stochastic rounding and
+// most modes all below the smallest number may, under toward_odd none does.
+Powers PowersFor(const NumberFormat& format, const Range& range, double headroom_bits) {
+  Powers powers;
+  const double smallest = format.smallest_subnormal();
+  const double kept_from = range.stochastic ? smallest : LostEndsOf(format).kept_from;
+  powers.loses_ties = kept_from < smallest && kept_from > 0;
+  // This brings 2^keep to where values are kept: of the values from there on only those equal to
+  // half of the smallest number are lost.
+  if (kept_from > 0) powers.low = std::max(powers.low, std::ilogb(kept_from) - range.keep);
+  if (range.largest != 0)
+    powers.high = std::min(powers.high, HighestPower(format, range.largest, headroom_bits));
+  return powers;
 }
 
 StepHistograms::StepHistograms(const std::vector<HistogramOfTensor>& tensors,

@@ -1,5 +1,5 @@
-// The histograms of one step's tensors, and what its gradients would have come to under other
-// scales and formats.
+// What a format at a scale loses of a tensor, from the histogram of its exponents, and what a
+// step's gradients would have come to under other scales and formats.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -24,8 +24,41 @@ struct HistogramOfTensor {
 
 // The highest exponent that occurs; kLowest - 1 where all are zero.
 int TopExponent(const ExponentBins& bins);
+// The lowest exponent below which no more than `allowed` values lie; nothing where none lie above.
+std::optional<int> KeptFrom(const ExponentBins& bins, double allowed);
 // WouldLoseOf, but of any scale: at 0 everything underflows, at inf or NaN everything overflows.
 WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double scale);
+// The share, in percent, of the sum of magnitudes that the format's lower end loses. Values are
+// taken as evenly spread within their bin.
+double LostMagnitudePct(const ExponentBins& bins, const NumberFormat& format, double scale);
+
+// Scales 2^low .. 2^high.
+// Defaults are all scales that a run may have; low above high: there is none.
+struct Powers {
+  int low = -126, high = 127;
+  // Whether values that 2^low takes to the threshold itself are lost: rounding to nearest takes a
+  // tie to zero.
+  bool loses_ties = false;
+  bool any() const { return low <= high; }
+  // The smallest of them at which no tie is lost, if they are more than one.
+  int sure() const { return loses_ties && low < high ? low + 1 : low; }
+  // Whether 2^first .. 2^last are among them, without a tie that is lost.
+  bool Hold(double first, double last) const {
+    return low + (loses_ties ? 1 : 0) <= first && high >= last;
+  }
+};
+// What a scale has to bring into a format: magnitudes from 2^keep on, up to `largest` (0: not
+// known), unscaled.
+struct Range {
+  int keep = 0;
+  double largest = 0;
+  bool stochastic = false;  // rounding may lose all that lies below the smallest number
+};
+// Returns the scales at which the format keeps the range, `headroom_bits` powers of two below its
+// largest value.
+Powers PowersFor(const NumberFormat& format, const Range& range, double headroom_bits);
+// The highest of these, for all that has this largest value.
+int HighestPower(const NumberFormat& format, double largest, double headroom_bits);
 
 // Made for one step and discarded after it. All numbers are computed from exponents, as if values
 // were evenly distributed in their bin.

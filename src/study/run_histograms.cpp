@@ -1,5 +1,8 @@
 // histograms.csv has one row for each exponent of each tensor, so a tensor of a step is a group of
 // rows. A run may be writing while this reads: only steps that steps.csv has are whole.
+// underflow.csv names the format of each tensor in each step that was logged.
+#include "study/run_histograms.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,8 +10,10 @@
 #include <map>
 #include <set>
 
+#include "config/load.h"
 #include "error.h"
 #include "io/tensor_names.h"
+#include "judge/stored_formats.h"
 #include "study/run_files.h"
 
 namespace ada::study {
@@ -59,6 +64,48 @@ std::int64_t LastWholeStep(const std::string& folder) {
 }
 
 }  // namespace
+
+void FormatHistory::Add(std::int64_t step, const std::string& layer, const std::string& tensor,
+                        const NumberFormat& format) {
+  std::vector<Since>& all = formats_[{layer, tensor}];
+  if (all.empty() || all.back().format != format) all.push_back({step, format});
+}
+
+const NumberFormat* FormatHistory::At(std::int64_t step, const std::string& layer,
+                                      const std::string& tensor) const {
+  const auto found = formats_.find({layer, tensor});
+  if (found == formats_.end()) return nullptr;
+  const std::vector<Since>& all = found->second;
+  auto at = std::upper_bound(all.begin(), all.end(), step,
+                             [](std::int64_t now, const Since& since) { return now < since.step; });
+  return at == all.begin() ? &at->format : &std::prev(at)->format;
+}
+
+TensorFormats FormatHistory::Last() const {
+  TensorFormats last;
+  for (const auto& [tensor, all] : formats_) last[tensor] = all.back().format;
+  return last;
+}
+
+// The names are read once each, since a file has them thousands of times.
+FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config) {
+  judge::StoredFormats stored(config);
+  std::map<std::string, NumberFormat> by_name;
+  FormatHistory history;
+  history.scaled_gradients = stored.scales_gradients();
+  history.stochastic = judge::RoundsStochastically(config.precision);
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) {
+    // Scenarios apply to stored tensors of a pass only.
+    if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
+    const auto [found, is_new] = by_name.try_emplace(row.format);
+    if (is_new)
+      found->second = FormatOfRow(folder, row.kFile, row.step, row.format,
+                                  [](const std::string& name) { return config::ReadFormat(name); });
+    history.Add(row.step, row.layer, row.tensor,
+                stored.Find(row.step, row.layer, row.tensor, found->second));
+  });
+  return history;
+}
 
 void ReadHistograms(const std::string& folder,
                     const std::function<void(const TensorHistogram&)>& use) {

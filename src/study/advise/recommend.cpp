@@ -60,9 +60,9 @@ OrderedJson NeedsJson(const RecommendOptions& options, const RunNeeds& needs) {
   return list;
 }
 
-OrderedJson OperandsJson(const std::vector<JudgedFormat>& judged) {
+OrderedJson OperandsJson(const std::vector<judge::JudgedFormat>& judged) {
   OrderedJson list = OrderedJson::array();
-  for (const JudgedFormat& format : judged)
+  for (const judge::JudgedFormat& format : judged)
     list.push_back({{"format", format.format},
                     {"bits", format.bits},
                     {"operands", format.operands.size()},

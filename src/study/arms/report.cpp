@@ -3,7 +3,7 @@
 
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/arms/output.h"
+#include "study/arms/arms.h"
 #include "telemetry/csv.h"
 
 namespace ada::study {

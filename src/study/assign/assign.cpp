@@ -8,16 +8,15 @@
 #include "io/json_output.h"
 #include "io/shown_text.h"
 #include "io/text.h"
+#include "judge/serving.h"
 #include "run/fork/fork.h"
 #include "study/assign/assigner.h"
-#include "study/changed_keys.h"
 #include "study/commands.h"
+#include "study/config_changes.h"
 #include "study/text_table.h"
 
 namespace ada::study {
 namespace {
-
-std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share); }
 
 // Written by hand, not by the tables of config/: it should contain only what differs from the usual
 // format, one entry a line. Other keys of the configuration are set to what was measured, because
@@ -72,7 +71,7 @@ std::optional<Proof> Prove(const run::ForkSource& source, const AssignOptions& o
 
 double MeanBits(const Assigner& found) {
   double bits = 0;
-  for (const AnyFormat& format : found.formats()) bits += BitsOf(format);
+  for (const AnyFormat& format : found.formats()) bits += judge::BitsOf(format);
   return bits / static_cast<double>(found.formats().size());
 }
 
@@ -82,7 +81,7 @@ void PrintAssigned(const AssignOptions& options, const Assigner& found,
   bool blocks = false;
   for (std::size_t i = 0; i < found.layers().size(); ++i) {
     const AnyFormat& format = found.formats()[i];
-    table.Row({found.layers()[i].name, FormatName(format), ShortestText(BitsOf(format))});
+    table.Row({found.layers()[i].name, FormatName(format), ShortestText(judge::BitsOf(format))});
     blocks = blocks || std::holds_alternative<BlockFormat>(format);
   }
   table.Print(out, kTerminalWidth);
@@ -92,7 +91,8 @@ void PrintAssigned(const AssignOptions& options, const Assigner& found,
         "scale); the layer is stored as the configuration says.",
         0, out);
   out << "Weight gradients of the first batch differ from those in fp32 by "
-      << PercentOfOne(found.error()) << " (budget " << PercentOfOne(options.budget) << "), "
+      << PercentText(100 * found.error()) << " (budget " << PercentText(100 * options.budget)
+      << "), "
       << "with " << Formatted("%.3g", MeanBits(found)) << " bits\nfor the mean layer; "
       << Counted(found.forks(), "fork") << ".\n";
   if (!proof) return;
@@ -110,7 +110,7 @@ void PrintAssignedJson(const AssignOptions& options, const Assigner& found,
   for (std::size_t i = 0; i < found.layers().size(); ++i)
     json["layers"].push_back({{"layer", found.layers()[i].name},
                               {"format", FormatName(found.formats()[i])},
-                              {"bits", BitsOf(found.formats()[i])}});
+                              {"bits", judge::BitsOf(found.formats()[i])}});
   json["error"] = found.error();
   json["budget"] = options.budget;
   json["mean_bits"] = MeanBits(found);

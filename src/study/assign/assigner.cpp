@@ -8,15 +8,11 @@
 #include <string>
 #include <variant>
 
+#include "judge/serving.h"
 #include "study/blame/findings.h"
 
 namespace ada::study {
 namespace {
-
-// Sign, exponent and mantissa.
-double BitsOfPlain(const NumberFormat& format) {
-  return 1 + format.exponent_bits + format.mantissa_bits;
-}
 
 bool IsFp32(const AnyFormat& format) { return format == AnyFormat(kFp32); }
 
@@ -58,11 +54,6 @@ config::LayerPrecisionConfig EntryFor(const run::ForkLayer& layer, const AnyForm
 
 }  // namespace
 
-double BitsOf(const AnyFormat& format) {
-  const auto* block = std::get_if<BlockFormat>(&format);
-  return block ? BitsPerValue(*block) : BitsOfPlain(std::get<NumberFormat>(format));
-}
-
 Assigner::Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log)
     : source_(source),
       options_(options),
@@ -75,8 +66,9 @@ Assigner::Assigner(const run::ForkSource& source, const AssignOptions& options, 
 void Assigner::Find() {
   std::vector<AnyFormat> formats = options_.formats;
   // Formats of equal bits keep the order of the command line.
-  std::stable_sort(formats.begin(), formats.end(),
-                   [](const auto& a, const auto& b) { return BitsOf(a) < BitsOf(b); });
+  std::stable_sort(formats.begin(), formats.end(), [](const auto& a, const auto& b) {
+    return judge::BitsOf(a) < judge::BitsOf(b);
+  });
   for (const AnyFormat& format : formats) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < layers_.size(); ++i)

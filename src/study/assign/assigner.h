@@ -9,9 +9,6 @@
 
 namespace ada::study {
 
-// How many bits a value takes, its share of its block's scale with it.
-double BitsOf(const AnyFormat& format);
-
 // Used by assign.cpp: the constructor, then Find once, then the results. Each try is a fork of one
 // step (run/fork/fork.h), which costs a forward and a backward pass.
 class Assigner {

@@ -1,12 +1,15 @@
-// A file's tensor on its way to a block-scaled format: its values, the place of its blocks, and the
-// scales as a tensor.
+// A file's tensor on its way to a block-scaled format: its values, the place of its blocks; and
+// what a file keeps of it: decoded values, codes and scales.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "io/tensor_files/safetensors.h"
 #include "number/blocks/block_quantizer.h"
+#include "study/convert/tensor_list.h"
 
 namespace ada::study {
 
@@ -40,5 +43,34 @@ std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor);
 // Puts scales in the order of that tensor; they come as QuantizeBlocks gives them.
 std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
                                  const std::vector<float>& scales);
+
+// --- As files keep it ---
+
+// Scales and amaxes are in the order of a file (block_tensor.h), the rest in that of the values.
+struct ScaledBlocks {
+  std::vector<std::int64_t> shape;
+  std::size_t axis = 0;       // along which blocks run
+  std::vector<float> values;  // decoded
+  std::vector<std::byte> codes;
+  std::vector<std::byte> doubled;  // of HiFloat4 (QuantizedBlocks); else empty
+  std::vector<float> scales;       // as they are stored
+  std::vector<std::int64_t> scales_shape;
+  std::vector<float> amaxes;  // of the tensor or of its rows; empty: the format asks for none
+  std::vector<std::int64_t> amaxes_shape;
+};
+
+// words: unless null, elements are rounded stochastically.
+ScaledBlocks QuantizeTensor(const BlockTensor& tensor, const BlockFormat& format,
+                            const RoundingWords* words = nullptr);
+
+// Adds NAME.scale (codes in U8, fp32 scales in F32), NAME.amax, of HiFloat4 NAME.e8 and NAME.e16
+// (U8; the axis an eighth and a quarter as long), and NAME.codes in `shape`, one code a byte: whole
+// numbers in I8, others in U8 with the sign on top.
+void AddParts(const std::string& name, const BlockFormat& format, const ScaledBlocks& blocks,
+              const std::vector<std::int64_t>& shape, TensorList& to);
+
+// Throws ConfigError where the glob of --tensors matches no tensor of a file that has some: that is
+// a slip. Called by inspect and convert before they read any values.
+void CheckTensorsGlob(const SafetensorsFile& file, const std::string& glob);
 
 }  // namespace ada::study

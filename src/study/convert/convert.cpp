@@ -12,9 +12,8 @@
 #include "number/random.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
-#include "study/convert/scaled_blocks.h"
+#include "study/convert/block_tensor.h"
 #include "study/convert/tensor_list.h"
-#include "study/tensors_glob.h"
 
 namespace ada::study {
 namespace {

@@ -7,6 +7,7 @@
 #include "io/text.h"
 #include "number/format_codes.h"
 #include "study/matmul/products.h"
+#include "study/output.h"
 
 namespace ada::study {
 namespace {
@@ -149,8 +150,8 @@ void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes
     for (MatmulRow& row : RowsOfMatmul(view)) rows.push_back(std::move(row));
   using Output = MatmulOptions::Output;
   if (options.view == Output::kCsv) {
-    out << telemetry::Header<MatmulRow>() << '\n';
-    for (const MatmulRow& row : rows) out << telemetry::FieldsOf(row).text() << '\n';
+    PrintCsvHeader<MatmulRow>(out);
+    for (const MatmulRow& row : rows) PrintCsvRow(row, out);
   } else if (options.view == Output::kJson) {
     PrintMatmulJson(options.layer, rows, out);
   } else {

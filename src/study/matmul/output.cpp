@@ -4,7 +4,7 @@
 
 #include "number/format_codes.h"
 #include "number/tables/table_format.h"
-#include "study/convert/scaled_blocks.h"
+#include "study/convert/block_tensor.h"
 #include "study/convert/tensor_list.h"
 #include "study/matmul/products.h"
 

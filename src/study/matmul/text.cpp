@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "study/matmul/products.h"
-#include "study/row_output.h"
+#include "study/output.h"
 #include "study/text_table.h"
 
 namespace ada::study {

@@ -1,12 +1,19 @@
-// Operands: layers whose gradients lose much as operands, and formats that would serve all.
+// Matmuls: layers whose gradients lose much as operands, formats that would serve all, and sums by
+// accumulators (precision.accumulate) that overflow, or whose errors are larger than what operands
+// in FP8 bring along.
 #include <algorithm>
 #include <iterator>
 #include <variant>
 
 #include "config/load.h"
+#include "config/sections/sections.h"
+#include "config/yaml/node.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
+#include "scaling/rules/accumulator.h"
 #include "study/advise/run_record.h"
+#include "study/text_table.h"
+#include "telemetry/accumulator_totals.h"
 
 namespace ada::study {
 namespace {
@@ -18,12 +25,6 @@ using telemetry::TensorTotals;
 constexpr double kManyLostByOperands = 20;
 constexpr double kTimesMedian = 2;
 constexpr int kFewBits = 1;  // of the mantissa
-
-const JudgedFormat* FindJudged(const std::vector<JudgedFormat>& judged, const std::string& format) {
-  const auto found = std::find_if(judged.begin(), judged.end(),
-                                  [&](const JudgedFormat& one) { return one.format == format; });
-  return found == judged.end() ? nullptr : &*found;
-}
 
 // What the middle one of the layers loses of this operand.
 double MedianLost(const RunRecord& record, const std::string& operand) {
@@ -48,7 +49,7 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
   }
   if (worst == nullptr) return std::nullopt;
   Advice advice = PlainOperands(record.config, layers);
-  advice.reason = worst->layer + "." + worst->tensor + " loses " + Pct(worst->lost_mean()) +
+  advice.reason = worst->layer + "." + worst->tensor + " loses " + PercentText(worst->lost_mean()) +
                   " as an operand in " + worst->last_format;
   if (layers.size() > 1)
     advice.reason += "; those of " +
@@ -74,12 +75,13 @@ std::optional<AnyFormat> WithoutCuts(const AnyFormat& format) {
 // The run's own formats whose rule cuts off more than the target: the same with another rule.
 std::optional<Advice> CutOff(const RecommendOptions& options, const RunRecord& record) {
   config::Config then = record.config;
-  const JudgedFormat* worst = nullptr;
+  const judge::JudgedFormat* worst = nullptr;
   const auto change = [&](config::OperandsConfig& operands) {
     bool changed = false;
     for (std::optional<config::OperandConfig>& operand : operands.by_operand) {
       if (!operand || !operand->format) continue;
-      const JudgedFormat* judged = FindJudged(record.operands, FormatName(*operand->format));
+      const judge::JudgedFormat* judged =
+          judge::FindJudged(record.operands, FormatName(*operand->format));
       if (judged == nullptr || judged->saturated_pct <= 100 * options.underflow_target) continue;
       const std::optional<AnyFormat> better = WithoutCuts(*operand->format);
       if (!better) continue;
@@ -97,7 +99,7 @@ std::optional<Advice> CutOff(const RecommendOptions& options, const RunRecord& r
   if (layers) keys.emplace_back("layers", LayersText(then));
   if (worst == nullptr) return std::nullopt;
   return Advice{"precision", keys,
-                worst->saturated_by + " has " + Pct(worst->saturated_pct) +
+                worst->saturated_by + " has " + PercentText(worst->saturated_pct) +
                     " of its values cut off by the scales of " + worst->format +
                     "; those of rule rceil cut off none, with as many bits",
                 "well"};
@@ -112,14 +114,14 @@ std::optional<Advice> FewBits(const RunRecord& record) {
   if (!dy || !dy->format || dy->rounding != config::RoundingKind::kNearest) return std::nullopt;
   const auto* block = std::get_if<BlockFormat>(&*dy->format);
   if (block == nullptr || block->element.mantissa_bits > kFewBits) return std::nullopt;
-  const JudgedFormat* judged = FindJudged(record.operands, FormatName(*block));
+  const judge::JudgedFormat* judged = judge::FindJudged(record.operands, FormatName(*block));
   if (judged == nullptr) return std::nullopt;
   BlockFormat wider = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
   wider.rule = BlockRule::kRceil;
   return Advice{"precision", OperandKeys(AnyFormat(wider), record.config),
                 judged->sqnr_by + " has an SQNR of " + Formatted("%.3g", judged->sqnr_db) +
                     " dB in " + judged->format + ", and " + judged->lost_by + " loses " +
-                    Pct(judged->lost_pct) +
+                    PercentText(judged->lost_pct) +
                     ", rounded to nearest; eight bits in blocks lose next to nothing, and recipe "
                     "nvfp4_pretraining less than this in four",
                 "fairly"};
@@ -127,12 +129,29 @@ std::optional<Advice> FewBits(const RunRecord& record) {
 
 // The narrowest that serves all, where the run asked about it or has another.
 std::optional<Advice> Narrow(const RunRecord& record) {
-  const JudgedFormat* best = FirstServing(record.operands);
+  const judge::JudgedFormat* best = judge::FirstServing(record.operands);
   if (best == nullptr) return std::nullopt;
   const AnyFormat format = config::ReadAnyFormat(best->format);
   return Advice{"precision", OperandKeys(format, record.config),
                 "operands in " + best->format + ' ' + best->Text() +
                     ": the narrowest of those that were judged, and narrow enough"};
+}
+
+// Operands in fp8_e4m3 have some 30 dB: what lies below is of the sums.
+constexpr double kNoisySums = 25;
+constexpr int kPromote = 128;  // DeepSeek-V3's (arXiv 2412.19437, 3.3.2)
+
+const telemetry::AccumulatorTotals* WorstOf(const RunRecord& record) {
+  for (const telemetry::AccumulatorTotals& one : record.layers.sums())
+    if (one.overflow > 0) return &one;
+  const telemetry::AccumulatorTotals* worst = telemetry::WorstSums(record.layers.sums());
+  return worst != nullptr && worst->sqnr_db() < kNoisySums ? worst : nullptr;
+}
+
+std::optional<scaling::Product> ProductNamed(const std::string& name) {
+  for (std::size_t i = 0; i < scaling::kProducts; ++i)
+    if (name == scaling::kProductNames[i]) return static_cast<scaling::Product>(i);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -143,6 +162,36 @@ std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunReco
        {FewBits(record), CutOff(options, record), LeaveOut(record), Narrow(record)})
     if (advice) all.push_back(std::move(*advice));
   return all;
+}
+
+std::optional<Advice> SumsAdvice(const RunRecord& record) {
+  const telemetry::AccumulatorTotals* worst = WorstOf(record);
+  const std::optional<scaling::Product> product =
+      worst != nullptr ? ProductNamed(worst->tensor) : std::nullopt;
+  if (!product) return std::nullopt;
+  config::Config changed = record.config;
+  auto& given = changed.precision.accumulate.by_product[scaling::IndexOf(*product)];
+  if (!given || !given->rule || scaling::AccumulatorText(*given->rule) != worst->accumulator)
+    return std::nullopt;  // an entry of layers or of the schedule has set it
+  std::string change = "in fp32";
+  if (worst->overflow == 0 && given->rule->promote == 0 && kPromote % given->rule->group == 0) {
+    given->rule->promote = kPromote;
+    change = "added to fp32 every " + std::to_string(kPromote) + " products";
+  } else {
+    given->rule.reset();
+  }
+  const config::YamlNode node = config::ToNode(changed);
+  Advice advice{"precision",
+                {{"accumulate", config::FlowText(*node.Find("precision")->Find("accumulate"))}},
+                ""};
+  advice.reason =
+      "sums of " + worst->name() + " by " + worst->accumulator + ": " +
+      (worst->overflow > 0 ? std::to_string(worst->overflow) + " overflowed"
+                           : telemetry::AccumulatorFigures(worst->swallowed_pct(), worst->bias(),
+                                                           worst->sqnr_db())) +
+      "; " + change + " they lose less";
+  advice.sure = worst->overflow > 0 ? "fairly" : "little";
+  return advice;
 }
 
 }  // namespace ada::study

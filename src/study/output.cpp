@@ -1,5 +1,5 @@
-// The head and the style of pages, and text within them.
-#include "study/html_page.h"
+// What was counted of a run as JSON; the head and the style of pages, and text within them.
+#include "study/output.h"
 
 #include "io/shown_text.h"
 
@@ -18,6 +18,23 @@ constexpr char kStyle[] =
     "svg{width:100%;height:auto}svg text{font-size:12px;fill:#333}\n";
 
 }  // namespace
+
+OrderedJson LostJson(const telemetry::LayerTotals& layers, const telemetry::Coverage& coverage) {
+  OrderedJson json;
+  json["text"] = telemetry::LostText(layers, coverage);
+  json["counted"] = coverage.counted;
+  json["not_counted"] = coverage.uncounted;
+  json["logged_steps"] = coverage.logged_steps;
+  json["steps"] = coverage.steps;
+  json["most"] = OrderedJson();
+  if (const telemetry::TensorTotals* most = telemetry::LostMost(layers))
+    json["most"] = {{"tensor", most->layer + "." + most->tensor},
+                    {"format", most->last_format},
+                    {"scale", most->last_scale},
+                    {"mean_pct", most->lost_mean()},
+                    {"max_pct", most->lost_max}};
+  return json;
+}
 
 std::string Html(const std::string& text) {
   std::string safe;
