@@ -16,7 +16,7 @@ int TopExponent(const ExponentBins& bins) {
   return ExponentBins::kLowest - 1;
 }
 
-std::optional<int> KeptFrom(const ExponentBins& bins, double allowed) {
+std::optional<int> LowestKept(const ExponentBins& bins, double allowed) {
   double below = 0;
   for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
     below += static_cast<double>(bins[e]);

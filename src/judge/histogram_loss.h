@@ -25,7 +25,7 @@ struct HistogramOfTensor {
 // The highest exponent that occurs; kLowest - 1 where all are zero.
 int TopExponent(const ExponentBins& bins);
 // The lowest exponent below which no more than `allowed` values lie; nothing where none lie above.
-std::optional<int> KeptFrom(const ExponentBins& bins, double allowed);
+std::optional<int> LowestKept(const ExponentBins& bins, double allowed);
 // WouldLoseOf, but of any scale: at 0 everything underflows, at inf or NaN everything overflows.
 WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double scale);
 // The share, in percent, of the sum of magnitudes that the format's lower end loses. Values are

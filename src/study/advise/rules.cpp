@@ -34,7 +34,7 @@ class Rules {
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
     if (!LostBefore()) Add(BrokenAdvice(record_));
     Add(SkipsAdvice(record_));
-    if (!record_.is_broken()) Kept();
+    if (!record_.is_broken()) StoredState();
     Losses();
     Target();
     StartScale();
@@ -93,7 +93,7 @@ class Rules {
   }
 
   // What masters and the optimizer's state lose where they are kept.
-  void Kept() {
+  void StoredState() {
     const config::PrecisionConfig& p = config_.precision;
     const auto masters = [&](const std::string& tensor, const std::string& words) {
       Lost(tensor, "masters", p.masters.format, words + " where masters are kept in ");

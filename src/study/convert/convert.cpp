@@ -91,7 +91,7 @@ bool IsConverted(const TensorEntry& entry, const ConvertOptions& options) {
 // Tensors of types that are not read, though they may be floats: one line for each type. Types such
 // as FP8 are floats for their writer; copying them silently would look as if they had been
 // converted.
-void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, std::ostream& notes) {
+void NoteCopies(const SafetensorsFile& file, const ConvertOptions& options, std::ostream& notes) {
   constexpr std::size_t kNamed = 5;
   std::map<std::string, std::vector<std::string>> names;  // by the type
   for (const TensorEntry& entry : file.entries())
@@ -146,7 +146,7 @@ void Convert(const ConvertOptions& options, std::ostream& notes) {
   writer.SetMetadata(file.metadata());
   tensors.GoTo(writer);
   writer.WriteAtomically(options.output);
-  TellOfCopies(file, options, notes);
+  NoteCopies(file, options, notes);
 }
 
 }  // namespace ada::study

@@ -49,8 +49,8 @@ class Collector {
           std::max(tensor.lost_magnitude_pct, judge::LostMagnitudePct(*t.bins, t.format, t.scale));
       const double allowed = target_ * static_cast<double>(t.bins->nonzero());
       // The step that asks for most decides: its smallest values that must stay.
-      tensor.keep =
-          std::min(tensor.keep, judge::KeptFrom(*t.bins, allowed).value_or(TensorNeeds::kNothing));
+      tensor.keep = std::min(tensor.keep,
+                             judge::LowestKept(*t.bins, allowed).value_or(TensorNeeds::kNothing));
       tops_[t.layer + "." + t.tensor] =
           std::max(tops_[t.layer + "." + t.tensor], judge::TopExponent(*t.bins));
     }
