@@ -7,7 +7,6 @@
 #include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
-#include "cli/shares.h"
 #include "config/load.h"
 #include "error.h"
 #include "run/evaluate/weights.h"

@@ -5,7 +5,6 @@
 #include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
-#include "cli/shares.h"
 #include "error.h"
 #include "study/commands.h"
 #include "telemetry/log.h"

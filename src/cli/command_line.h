@@ -40,6 +40,7 @@ Commands AddTrainCommands(CLI::App& app, parallel::World& world,
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);
 Commands AddGenerateCommands(CLI::App& app);
+// rates: the learning rate of each step.
 Commands AddRatesCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
@@ -99,5 +100,12 @@ std::string NearestCommand(const CLI::App& app, const std::string& name);
 // low..high or not a number. `expected` follows the word "expected" in the message: "a share, 0 to
 // 1".
 double Checked(double value, double low, double high, const char* option, const char* expected);
+
+// "0.1%" or "0.001": a share without a unit, or in percent. Throws ConfigError for anything that is
+// no decimal number above 0.
+double ShareOf(const std::string& option, const std::string& text);
+
+// The formats of an option whose list was cut at its commas: those within a map are its own.
+std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces);
 
 }  // namespace ada::cli

@@ -1,5 +1,9 @@
-// Options that several commands have, and operands that --set has swallowed.
+// Options that several commands have, their values, and operands that --set has swallowed.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <system_error>
 
 #include "cli/command_line.h"
 #include "error.h"
@@ -7,7 +11,6 @@
 #include "io/text.h"
 
 namespace ada::cli {
-
 void AddColor(CLI::App& app) {
   app.add_option_function<std::string>(
          "--color",
@@ -83,6 +86,33 @@ double Checked(double value, double low, double high, const char* option, const 
   // NaN fails both comparisons and is refused.
   if (value >= low && value <= high) return value;
   throw ConfigError(std::string(option) + " " + ShortestText(value) + ": expected " + expected);
+}
+
+double ShareOf(const std::string& option, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::string digits = text.substr(0, text.size() - (percent ? 1 : 0));
+  double number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || !std::isfinite(number) || number <= 0)
+    throw ConfigError(option + " " + text +
+                      ": expected a share above 0, for example 0.1% or 0.001");
+  return percent ? number / 100 : number;
+}
+
+std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
+  std::vector<std::string> formats;
+  std::ptrdiff_t open = 0;
+  for (const std::string& piece : pieces) {
+    // A comma within braces was cut too: pieces are joined again until the braces are closed.
+    if (open > 0)
+      formats.back() += "," + piece;
+    else
+      formats.push_back(piece);
+    open +=
+        std::count(piece.begin(), piece.end(), '{') - std::count(piece.begin(), piece.end(), '}');
+  }
+  return formats;
 }
 
 }  // namespace ada::cli

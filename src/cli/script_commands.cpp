@@ -1,6 +1,5 @@
 // report, sweep, from-torch, to-torch, to-onnx: the Python tools that come with the program, as its
 // commands. A script takes the place of this program: terminal, signals and exit code are its own.
-#include "cli/script_commands.h"
 
 #include <unistd.h>
 

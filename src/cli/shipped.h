@@ -26,4 +26,9 @@ std::vector<std::string> ShippedNames();
 // leading "configs/". "": there is none.
 std::string ShippedPath(const std::string& name);
 
+// Becomes the script, with these words after its name. Throws DeviceError, which says what to
+// install, where the interpreter cannot be started; it does not return.
+[[noreturn]] void BecomeScript(const std::string& command, const std::string& interpreter,
+                               const std::string& script, const std::vector<std::string>& words);
+
 }  // namespace ada::cli

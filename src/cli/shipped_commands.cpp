@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "cli/command_line.h"
-#include "cli/script_commands.h"
 #include "cli/shipped.h"
 #include "error.h"
 #include "io/data_files.h"

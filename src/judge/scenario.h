@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "config/config.h"
+#include "judge/histogram_loss.h"
 #include "judge/scale_path.h"
-#include "judge/step_histograms.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/rows.h"
 

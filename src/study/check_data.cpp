@@ -74,12 +74,12 @@ void PrintKinds(const run::CheckedFiles& checked, const std::string& samples, st
 
 // All faults that end a run, of the others the first of each kind.
 void PrintFaults(const data::FileFaults& faults, std::ostream& out) {
-  std::map<data::FaultKind, std::size_t> told;
+  std::map<data::FaultKind, std::size_t> counts;
   std::size_t more = 0;
   for (const data::FaultWord& word : data::kFaultWords) {
     for (const data::FileFault& fault : faults) {
       if (fault.kind != word.kind) continue;
-      if (!fault.ends_run && ++told[fault.kind] > kNamedWarnings) {
+      if (!fault.ends_run && ++counts[fault.kind] > kNamedWarnings) {
         ++more;
         continue;
       }

@@ -13,6 +13,7 @@
 
 #include "config/load.h"
 #include "data/images/picture.h"
+#include "judge/serving.h"
 #include "number/blocks/block_format.h"
 #include "number/number_format.h"
 #include "number/tables/table_format.h"
@@ -239,9 +240,9 @@ std::string NewestDump(const std::string& folder);
 // YAML fragment that can be used at once.
 struct RecommendOptions {
   std::string folder;
-  double underflow_target = 1e-3;  // the share of a tensor's non-zero values that may underflow
-  double headroom_bits = 2;        // powers of two between the largest value seen and overflow
-  std::string yaml = {};           // the file into which the fragment goes as well; empty: none
+  double underflow_target = judge::kUnderflowTarget;
+  double headroom_bits = judge::kHeadroomBits;
+  std::string yaml = {};  // the file into which the fragment goes as well; empty: none
   bool json = false;
 };
 

@@ -48,6 +48,8 @@ std::string PctText(double pct) {
   return Formatted("%.3f", pct);
 }
 
+std::string PercentText(double pct) { return Formatted("%.3g %%", pct); }
+
 // Widths first, over all rows; then the excess over the line is taken from the first column; then
 // each row is padded, and blanks at its end are cut off.
 void TextTable::Print(std::ostream& out, std::size_t width) const {

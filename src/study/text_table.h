@@ -29,6 +29,9 @@ std::string ShareText(double share);
 // Shares that are not 0 are never shown as 0.
 std::string PctText(double pct);
 
+// Returns it with three significant digits and its sign: "12.5 %".
+std::string PercentText(double pct);
+
 // Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others
 // to the right, each as wide as its longest field.
 // Rows must have as many fields as there are titles. Widths are columns of the terminal, not bytes.

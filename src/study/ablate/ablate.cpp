@@ -1,11 +1,132 @@
-// ablate: takes a recipe apart, and says what each ingredient does to the loss.
+// ablate: takes a recipe apart, and says what each ingredient does to the loss, as a table,
+// ablate.csv, JSON and a page.
+#include <cmath>
 #include <ostream>
 
 #include "io/file.h"
+#include "io/json_output.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/ablate/ablation.h"
-#include "study/arms/output.h"
+#include "study/text_table.h"
+#include "telemetry/csv.h"
 
 namespace ada::study {
+namespace {
+
+// "+0.0123", with a mark where chance may explain it.
+std::string EffectText(const LossDifference& difference, const std::string& trouble) {
+  if (!trouble.empty()) return "fails";
+  if (!std::isfinite(difference.mean)) return "-";
+  if (difference.mean == 0) return "0  ";
+  return Formatted("%+.3g", difference.mean) + (difference.is_sure() ? "  " : " ?");
+}
+
+OrderedJson DifferenceJson(const LossDifference& difference) {
+  OrderedJson json;
+  json["mean"] = difference.mean;
+  json["by_seed"] = difference.by_seed;
+  json["deviation"] = difference.deviation;
+  json["error"] = difference.distance.error;
+  json["sure"] = difference.sure;
+  return json;
+}
+
+const char* KindText(const Ingredient& ingredient) {
+  return ingredient.kind == Ingredient::Kind::kRounding ? "rounding" : "remedy";
+}
+
+}  // namespace
+
+void PrintAblation(const Effects& effects, const Measured& measured, const ArmPlan& plan,
+                   std::ostream& out) {
+  const std::string plain = Visible(measured.arms.front().name);
+  PrintWrapped(StepsText(measured, plan) +
+                   "; a number is what the ingredient adds to the loss, ?: " +
+                   "chance may explain it; alone: over " + plain +
+                   ", of a remedy over the recipe without remedies; left out: the recipe over the "
+                   "recipe without it; beyond: the second minus the first",
+               2, out);
+  TextTable table({"ingredient", "alone", "left out", "sd", "beyond", "says"});
+  table.LastToTheLeft();
+  for (const Effect& effect : effects.of)
+    table.Row(
+        {effect.ingredient.name, EffectText(effect.alone, effect.alone_trouble),
+         EffectText(effect.left_out, effect.left_out_trouble),
+         std::isnan(effect.left_out.deviation) ? "-" : Formatted("%.2g", effect.left_out.deviation),
+         EffectText(effect.together, ""), effect.says});
+  table.Row(
+      {"all", EffectText(effects.recipe, effects.recipe_trouble), "",
+       std::isnan(effects.recipe.deviation) ? "-" : Formatted("%.2g", effects.recipe.deviation), "",
+       "the recipe over " + plain});
+  table.Print(out);
+  PrintWrapped(
+      NoiseText(measured) + Formatted("; of the recipe's twins: %.2g", effects.recipe_noise), 2,
+      out);
+  for (const PairEffect& pair : effects.pairs)
+    if (pair.beyond.is_sure())
+      PrintWrapped(Visible(pair.one + " and " + pair.other) + " together: " +
+                       Formatted("%+.3g beyond the sum of both alone (%s sure)", pair.beyond.mean,
+                                 pair.beyond.sure),
+                   2, out);
+  out << '\n';
+  PrintWrapped(Visible(effects.sentence), 2, out);
+  PrintWrapped(
+      "files: " + Visible(plan.out) +
+          " (ablate.csv, trainings.csv; the runs of all arms, for report, compare, advise)",
+      2, out);
+}
+
+void PrintAblationJson(const Effects& effects, const Measured& measured, const ArmPlan& plan,
+                       std::ostream& out) {
+  OrderedJson json = ArmsJson(measured, plan);
+  json["recipe_noise"] = effects.recipe_noise;
+  json["recipe"] = DifferenceJson(effects.recipe);
+  json["ingredients"] = OrderedJson::array();
+  for (const Effect& effect : effects.of) {
+    OrderedJson& one = json["ingredients"].emplace_back();
+    one["ingredient"] = effect.ingredient.name;
+    one["kind"] = KindText(effect.ingredient);
+    one["text"] = effect.ingredient.text;
+    one["says"] = effect.says;
+    one["alone"] = DifferenceJson(effect.alone);
+    one["alone_trouble"] = effect.alone_trouble;
+    one["left_out"] = DifferenceJson(effect.left_out);
+    one["left_out_trouble"] = effect.left_out_trouble;
+    one["beyond"] = DifferenceJson(effect.together);
+  }
+  json["pairs"] = OrderedJson::array();
+  for (const PairEffect& pair : effects.pairs)
+    json["pairs"].push_back(
+        {{"one", pair.one}, {"other", pair.other}, {"beyond", DifferenceJson(pair.beyond)}});
+  json["sentence"] = effects.sentence;
+  PrintJson(json, out);
+}
+
+std::string AblationCsv(const Effects& effects) {
+  std::string text =
+      "ingredient,kind,says,alone,alone_deviation,alone_sure,left_out,left_out_deviation,"
+      "left_out_sure,beyond,beyond_error,beyond_sure,trouble,text\n";
+  for (const Effect& effect : effects.of) {
+    telemetry::CsvRow row;
+    row.Text(effect.ingredient.name).Text(KindText(effect.ingredient)).Text(effect.says);
+    row.Number(effect.alone.mean).Number(effect.alone.deviation).Text(effect.alone.sure);
+    row.Number(effect.left_out.mean).Number(effect.left_out.deviation);
+    row.Text(effect.left_out.sure);
+    row.Number(effect.together.mean).Number(effect.together.distance.error);
+    row.Text(effect.together.sure);
+    row.Text(effect.left_out_trouble.empty() ? effect.alone_trouble : effect.left_out_trouble);
+    text += row.Text(effect.ingredient.text).text() + "\n";
+  }
+  for (const PairEffect& pair : effects.pairs) {
+    telemetry::CsvRow row;
+    row.Text(pair.one + "+" + pair.other).Text("pair").Text("");
+    for (int empty = 0; empty < 2; ++empty) row.Number(NAN).Number(NAN).Text("");
+    row.Number(pair.beyond.mean).Number(pair.beyond.distance.error).Text(pair.beyond.sure);
+    text += row.Text("").Text("loss with both beyond the sum of both alone").text() + "\n";
+  }
+  return text;
+}
 
 // Files are written before anything is printed, so that a closed pipe costs none of them.
 int Ablate(const AblateOptions& options, std::ostream& out, telemetry::Log& log) {

@@ -4,8 +4,7 @@
 
 #include "io/text.h"
 #include "study/ablate/ablation.h"
-#include "study/arms/output.h"
-#include "study/html_page.h"
+#include "study/output.h"
 
 namespace ada::study {
 namespace {

@@ -10,7 +10,9 @@
 #include "io/text.h"
 #include "run/checkpoint/checkpoint.h"
 #include "study/advise/run_record.h"
+#include "study/output.h"
 #include "study/run_files.h"
+#include "study/run_histograms.h"
 #include "telemetry/coverage.h"
 
 namespace ada::study {
@@ -74,7 +76,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.history = ReadFormatHistory(folder, record.config);
   record.formats = record.history.Last();
   record.channels = ChannelsOf(folder);
-  record.operands = JudgeOperands(options);
+  record.operands = ReadJudgedFormats(folder, options.underflow_target);
   if (!HasHistograms(folder)) return record;
   record.needs = CollectNeeds(folder, record.history, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
@@ -91,6 +93,24 @@ telemetry::Coverage CoverageOf(const RunRecord& record) {
 
 std::string LostTextOf(const RunRecord& record) {
   return telemetry::LostText(record.layers, CoverageOf(record));
+}
+
+OrderedJson LostJson(const RunRecord& record) {
+  return LostJson(record.layers, CoverageOf(record));
+}
+
+OrderedJson AdviceJson(const std::vector<Advice>& all) {
+  OrderedJson list = OrderedJson::array();
+  for (const Advice& advice : all) {
+    OrderedJson keys = OrderedJson::object();
+    for (const auto& [key, value] : advice.keys) keys[key] = value;
+    list.push_back({{"section", advice.section},
+                    {"keys", keys},
+                    {"reason", advice.reason},
+                    {"sure", advice.sure},
+                    {"mends", advice.mends}});
+  }
+  return list;
 }
 
 std::string DocumentOf(const std::vector<Advice>& all) {

@@ -6,7 +6,7 @@
 #include "io/text.h"
 #include "judge/scale_path.h"
 #include "study/advise/run_record.h"
-#include "study/changed_keys.h"
+#include "study/config_changes.h"
 
 namespace ada::study {
 namespace {
@@ -25,8 +25,6 @@ std::string ShortNumber(double value) {
   const std::string shortest = ShortestText(value);
   return shortest.size() <= 6 ? shortest : Formatted("%.3g", value);
 }
-
-std::string Pct(double value) { return Formatted("%.3g %%", value); }
 
 // A format with fp32's exponents loses digits and not range, so only fp32 is wider than it.
 std::optional<NumberFormat> Wider(const NumberFormat& format) {

@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -75,7 +76,7 @@ std::optional<Advice> InputAdvice(const RunRecord& record) {
              "images, becomes zero in " +
              FormatName(format) + " (log.statistics with y would tell)";
   else
-    reason = Pct(input->pct_mean()) + " of the input's values become zero in " +
+    reason = PercentText(input->pct_mean()) + " of the input's values become zero in " +
              FormatName(format) + " before the network, and nothing after it mends that";
   const std::string normalization = Normalization(record);
   if (!normalization.empty()) {

@@ -6,7 +6,8 @@
 #include "config/load.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
-#include "study/changed_keys.h"
+#include "study/config_changes.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -63,7 +64,7 @@ std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
   if (others.empty()) return text;
   const bool one = others.size() == 1;
   return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
-         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + Pct(most);
+         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + PercentText(most);
 }
 
 // The recommended scale, for `worst` above all. Where the histograms speak for one that is no
@@ -73,7 +74,7 @@ std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation&
                                   const TensorNeeds& worst, bool changed) {
   const scaling::Settings &s = recommended.config.scaling, &now = record.config.scaling;
   Advice advice{"scaling", ScalingKeys(recommended.config, record.config), ""};
-  advice.reason = worst.name() + " lost " + Pct(worst.lost_pct) + " in " +
+  advice.reason = worst.name() + " lost " + PercentText(worst.lost_pct) + " in " +
                   FormatName(worst.format) + " at S = " + ShortNumber(worst.scale);
   const double scale = s.policy == "fixed" ? s.scale : 1;
   if (s.policy == "adaptive" || changed || worst.overflow > 0 || scale > worst.scale) return advice;
@@ -95,9 +96,9 @@ const NumberFormat* ChangedFormat(const Recommendation& recommended, const std::
 // What a single scale or formats for tensors could do, from the counts alone.
 // Counts say how much was lost at the scale that was used, and the largest value, but not what
 // another scale would keep; hence "little" sure.
-class Counts {
+class CountAdvisor {
  public:
-  Counts(const RecommendOptions& options, const RunRecord& record)
+  CountAdvisor(const RecommendOptions& options, const RunRecord& record)
       : options_(options), record_(record), config_(record.config) {}
 
   std::vector<Advice> Find() {
@@ -132,8 +133,8 @@ class Counts {
   }
 
   std::string Lost(const TensorTotals& t) const {
-    return t.layer + "." + t.tensor + " loses " + Pct(t.pct_mean()) + " in " + t.last_format +
-           (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
+    return t.layer + "." + t.tensor + " loses " + PercentText(t.pct_mean()) + " in " +
+           t.last_format + (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
   }
   std::optional<NumberFormat> WiderOf(const TensorTotals& t) const {
     return Wider(record_.formats.at({t.layer, t.tensor}));
@@ -146,9 +147,8 @@ class Counts {
       const TensorCourse* course = record_.course.Find(t.layer, t.tensor);
       if (!CarriesS(t.tensor) || IsOperand(t.tensor) || course == nullptr || course->largest == 0)
         continue;
-      const double room = record_.formats.at({t.layer, t.tensor}).largest() *
-                          std::exp2(-options_.headroom_bits) / course->largest;
-      high = std::min(high, static_cast<int>(std::floor(std::log2(room))));
+      high = std::min(high, judge::HighestPower(record_.formats.at({t.layer, t.tensor}),
+                                                course->largest, options_.headroom_bits));
     }
     return high;
   }
@@ -237,7 +237,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
       continue;
     }
     // Tensors that meet the target need no advice, even if the recommendation moves their scale.
-    if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
+    if (!t.Loses(options.underflow_target)) continue;
     mends.push_back(t.name());
     if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;
   }
@@ -257,7 +257,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
 }
 
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record) {
-  return Counts(options, record).Find();
+  return CountAdvisor(options, record).Find();
 }
 
 }  // namespace ada::study

@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "judge/scale_path.h"
 #include "study/advise/run_record.h"
+#include "study/text_table.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/coverage.h"
 #include "telemetry/totals.h"
@@ -33,7 +34,7 @@ class Rules {
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
     if (!LostBefore()) Add(BrokenAdvice(record_));
     Add(SkipsAdvice(record_));
-    if (!record_.is_broken()) Kept();
+    if (!record_.is_broken()) StoredState();
     Losses();
     Target();
     StartScale();
@@ -92,7 +93,7 @@ class Rules {
   }
 
   // What masters and the optimizer's state lose where they are kept.
-  void Kept() {
+  void StoredState() {
     const config::PrecisionConfig& p = config_.precision;
     const auto masters = [&](const std::string& tensor, const std::string& words) {
       Lost(tensor, "masters", p.masters.format, words + " where masters are kept in ");
@@ -115,7 +116,7 @@ class Rules {
     if (worst == nullptr) return;
     Add(Advice{"precision",
                {{key, "fp32"}},
-               worst->layer + "." + worst->tensor + ": " + Pct(worst->pct_mean()) + words +
+               worst->layer + "." + worst->tensor + ": " + PercentText(worst->pct_mean()) + words +
                    FormatName(format),
                worst->pct_mean() >= 30 ? "well" : "fairly"});
   }
@@ -140,8 +141,9 @@ class Rules {
     const std::string limit = record_.layers.FindScale(worst->layer, false)->last_limit;
     if (config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange) return;
     Add(Advice{"scaling", ExactRange(config_),
-               worst->layer + ".dx loses " + Pct(worst->pct_mean()) + " where its scale says \"" +
-                   limit + "\" for a target of " + Pct(target) +
+               worst->layer + ".dx loses " + PercentText(worst->pct_mean()) +
+                   " where its scale says \"" + limit + "\" for a target of " +
+                   PercentText(target) +
                    ": the estimate met it in expectation, not in fact; exact_range counts the "
                    "values",
                "well", mends});
@@ -168,7 +170,7 @@ class Rules {
     if (policy == "logmax") return;  // which chooses its start by itself
     Advice advice{"scaling",
                   {{policy == "fixed" ? "scale" : "init_scale", ShortestText(scale)}},
-                  "loss.dx loses " + Pct(loss->pct_mean()) + " at S = " +
+                  "loss.dx loses " + PercentText(loss->pct_mean()) + " at S = " +
                       ShortNumber(loss->last_scale) + ", with which backpropagation starts",
                   "well",
                   {"loss.dx"}};
@@ -295,7 +297,8 @@ std::string NothingText(const RunRecord& record) {
     if (t.lost_magnitude_pct > (missed == nullptr ? 0 : missed->lost_magnitude_pct)) missed = &t;
   if (missed != nullptr)
     text += "; in steps with histograms what underflowed is at most " +
-            Pct(missed->lost_magnitude_pct) + " of a tensor's magnitude (" + missed->name() + ")";
+            PercentText(missed->lost_magnitude_pct) + " of a tensor's magnitude (" +
+            missed->name() + ")";
   if (most != nullptr && IsOperand(most->tensor))
     text += "; of operands the noise matters (blocks.csv: sqnr_db, norm_over_noise)";
   return text + (record.has_histograms ? ""

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "config/config.h"
-#include "study/lost_json.h"
+#include "io/json_output.h"
 #include "study/recommend/recommendation.h"
+#include "telemetry/coverage.h"
 #include "telemetry/rows.h"
 #include "telemetry/totals.h"
 
@@ -87,11 +88,11 @@ struct RunRecord {
   };
   // Skipped steps by the layer and tensor that were not finite first.
   std::map<std::pair<std::string, std::string>, Skips> skips;
-  std::int64_t logged_steps = 0;       // with rows in underflow.csv
-  int channels = 0;                    // of the network's input; 0: not known
-  bool has_histograms = false;         // of gradients
-  RunNeeds needs;                      // empty without them
-  std::vector<JudgedFormat> operands;  // block-scaled formats that the record speaks of
+  std::int64_t logged_steps = 0;              // with rows in underflow.csv
+  int channels = 0;                           // of the network's input; 0: not known
+  bool has_histograms = false;                // of gradients
+  RunNeeds needs;                             // empty without them
+  std::vector<judge::JudgedFormat> operands;  // block-scaled formats that the record speaks of
   FormatHistory history;
   TensorFormats formats;  // the last ones
 
@@ -113,8 +114,6 @@ constexpr double kManyLost = 10;  // percent of changes, or of stored values, th
 
 // Three digits, or what is shorter: for reasons.
 std::string ShortNumber(double value);
-// "12.5 %".
-std::string Pct(double value);
 // The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
 std::optional<NumberFormat> Wider(const NumberFormat& format);
 

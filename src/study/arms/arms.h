@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/load.h"
+#include "io/json_output.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
 
@@ -125,5 +126,16 @@ Sureness SurenessOf(double mean, double deviation, std::size_t seeds, double noi
 double WellSureT();
 // Fewer seeds cannot make anything "well" sure: one seed says nothing of another.
 inline constexpr std::size_t kSeedsForWell = 3;
+
+// --- What is printed alike ---
+
+// "250 steps of 3 seeds; loss: the mean of the last 25".
+std::string StepsText(const Measured& measured, const ArmPlan& plan);
+// By how much chance alone moves a loss.
+std::string NoiseText(const Measured& measured);
+// The object of the command, with what is known of its arms.
+OrderedJson ArmsJson(const Measured& measured, const ArmPlan& plan);
+// A row for each training.
+std::string TrainingsCsv(const Measured& measured);
 
 }  // namespace ada::study

@@ -87,12 +87,12 @@ class Children {
   // After a signal no other training begins: it is left to the next command.
   int Run() {
     const run::SignalWatch signals;
-    bool told = false;
+    bool stopping = false;
     std::size_t next = 0;
     for (;;) {
       const int signal = signals.signal();
-      if (signal != 0 && !told) {
-        told = true;
+      if (signal != 0 && !stopping) {
+        stopping = true;
         log_.SetStatus("");
         log_.Info(plan_.command + ": stopping; each training writes a checkpoint");
         for (const auto& [child, index] : running_) kill(child, SIGTERM);
@@ -102,7 +102,7 @@ class Children {
         Begin(next++);
       if (running_.empty() && (signal != 0 || next == plan_.trainings.size())) break;
       Reap();
-      if (!told) Show();
+      if (!stopping) Show();
       std::this_thread::sleep_for(kLook);
     }
     log_.SetStatus("");
@@ -143,12 +143,12 @@ class Children {
       made_ += StepsWritten(training) - at_start_[each->second];
       ++over_;
       each = running_.erase(each);
-      Tell(training);
+      ReportEnd(training);
     }
   }
 
   // One line for each that is over, where no line is redrawn.
-  void Tell(const Training& training) {
+  void ReportEnd(const Training& training) {
     if (training.exit_code != 0 && training.exit_code < 128)
       log_.Warning(plan_.command + ": " + training.name + " ended with exit code " +
                    std::to_string(training.exit_code) + ", see " + LogOf(training));

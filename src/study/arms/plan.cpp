@@ -9,11 +9,11 @@
 #include "io/file.h"
 #include "io/machine.h"
 #include "io/text.h"
+#include "judge/serving.h"
 #include "run/assemble/assemble.h"
 #include "run/fork/fork.h"
 #include "step/specs.h"
 #include "study/arms/arms.h"
-#include "study/assign/assigner.h"
 
 namespace ada::study {
 namespace {
@@ -31,7 +31,7 @@ double OperandBits(const config::Config& config, const Shape& image) {
       const run::ForkOperand& operand = layer.operands[k];
       const double each = static_cast<double>(operand.values) *
                           (IsWeight(static_cast<Operand>(k)) ? 1 : config.data.batch_size);
-      bits += each * BitsOf(operand.format);
+      bits += each * judge::BitsOf(operand.format);
       values += each;
     }
   return values > 0 ? bits / values : NAN;

@@ -6,7 +6,7 @@
 
 #include "io/text.h"
 #include "study/choose/choice.h"
-#include "study/html_page.h"
+#include "study/output.h"
 
 namespace ada::study {
 namespace {

@@ -9,7 +9,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "study/compare/comparison.h"
-#include "study/lost_json.h"
+#include "study/output.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 

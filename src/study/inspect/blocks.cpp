@@ -4,9 +4,9 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/blocks/block_tensor.h"
+#include "study/convert/block_tensor.h"
 #include "study/inspect/inspected.h"
-#include "study/row_json.h"
+#include "study/output.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
 
@@ -117,22 +117,18 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
   page["tensors"] = OrderedJson::array();
   // CSV and --all are written as tensors are read; the table has to wait for all of them, to be
   // sorted.
-  if (csv) out << telemetry::Header<BlockCountRow>() << '\n';
+  if (csv) PrintCsvHeader<BlockCountRow>(out);
   if (!csv && !json) PrintBlockFormat(format, out);
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;
-  for (const TensorEntry& entry : file.entries()) {
-    if (!IsShown(file, options, entry.name)) continue;
-    if (!IsFloat(entry.dtype)) {
-      skipped.push_back(&entry);
-      continue;
-    }
+  const auto take = [&](const TensorEntry& entry) {
     const BlockLine line = LineOf(file, entry, format, options.axis, carried(entry));
-    if (csv) out << telemetry::FieldsOf(line.row).text() << '\n';
+    if (csv) PrintCsvRow(line.row, out);
     if (all) PrintBlockLine(line, out);
     if (json) page["tensors"].push_back(RowJson(line.row));
     if (!csv && !all && !json) lines.push_back(line);
-  }
+  };
+  EachShown(file, options, take, [&](const TensorEntry& entry) { skipped.push_back(&entry); });
   if (json) {
     page["scales"] = OrderedJson::array();  // adaptive chooses scales for plain formats alone
     page["notes"] = OrderedJson::array();

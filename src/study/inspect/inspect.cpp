@@ -12,9 +12,9 @@
 #include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
+#include "study/convert/block_tensor.h"
 #include "study/inspect/inspected.h"
-#include "study/row_json.h"
-#include "study/tensors_glob.h"
+#include "study/output.h"
 
 namespace ada::study {
 namespace {
@@ -91,22 +91,19 @@ class Layers {
 
 void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options,
                    const NumberFormat& format, const CarriedScales& carried, std::ostream& out) {
-  out << telemetry::Header<CountRow>() << '\n';
-  for (const TensorEntry& entry : file.entries()) {
-    if (!IsShown(file, options, entry.name) || !IsFloat(entry.dtype)) continue;
-    const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
-    out << telemetry::FieldsOf(CountRowOf(entry, format, count)).text() << '\n';
-  }
+  PrintCsvHeader<CountRow>(out);
+  EachShown(file, options, [&](const TensorEntry& entry) {
+    PrintCsvRow(CountRowOf(entry, format, CountTensor(file, entry, format, carried.Of(entry))),
+                out);
+  });
 }
 
 void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& out,
                    std::ostream& notes) {
-  out << telemetry::Header<MethodRow>() << '\n';
+  PrintCsvHeader<MethodRow>(out);
   for (const LayerLine& line : layers.lines())
     for (const MethodScale& scale : line.scales)
-      out << telemetry::FieldsOf(MethodRowOf(line.layer->name, scale, NineDigits, ShortestText))
-                 .text()
-          << '\n';
+      PrintCsvRow(MethodRowOf(line.layer->name, scale, NineDigits, ShortestText), out);
   for (const std::string& note : layers.notes()) notes << note << '\n';
   if (layers.none())
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
@@ -139,11 +136,10 @@ void ShowJson(const SafetensorsFile& file, const InspectOptions& options,
   json["file"] = options.path;
   json["format"] = FormatName(format);
   json["tensors"] = OrderedJson::array();
-  for (const TensorEntry& entry : file.entries()) {
-    if (!IsShown(file, options, entry.name) || !IsFloat(entry.dtype)) continue;
+  EachShown(file, options, [&](const TensorEntry& entry) {
     const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
     json["tensors"].push_back(RowJson(CountRowOf(entry, format, count)));
-  }
+  });
   json["scales"] = OrderedJson::array();
   for (const LayerLine& line : layers.lines())
     for (const MethodScale& scale : line.scales)
@@ -163,17 +159,14 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
   if (all) PrintMarks(out);
   std::vector<TensorLine> lines;
   std::vector<const TensorEntry*> skipped;
-  for (const TensorEntry& entry : file.entries()) {
-    if (!IsShown(file, options, entry.name)) continue;
-    if (!IsFloat(entry.dtype)) {
-      skipped.push_back(&entry);
-      if (all) PrintSkipped(entry, out);
-      continue;
-    }
+  const auto take = [&](const TensorEntry& entry) {
     const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
     if (all) PrintCount(entry, format, count, out);
     lines.push_back({&entry, count.stats, count.scale, count.largest});
-  }
+  };
+  EachShown(file, options, take, [&](const TensorEntry& entry) {
+    all ? PrintSkipped(entry, out) : skipped.push_back(&entry);
+  });
   if (!all) {
     PrintTensors(lines, out);
     for (const TensorEntry* entry : skipped) PrintSkipped(*entry, out);

@@ -103,24 +103,13 @@ struct FileLayers {
 // DataError naming both tensors where they do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
 
-// What determines the number of terms in the sums of a convolution's dx.
-struct Geometry {
-  std::int64_t groups = 1;
-  double positions = 1;  // the strides, multiplied; of a transposed convolution 1
-  bool transposed = false;
-  bool known = false;  // false: the file tells neither
-  bool fits = true;    // false: the input's channels are no multiple of w's
-};
-// From a dump's metadata ("kind:NAME", "groups:NAME", "stride:NAME" as "2x2"), or from the shapes
-// of NAME.x or NAME.dx together with dy and w. DataError if the metadata are not such numbers.
-Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
-
 // Whether the glob of `options` selects a tensor. The scales that a run's dump has of block-scaled
 // operands (NAME.OPERAND.scales, .amax), which no format rounds, take a glob that ends in their
 // names.
-bool IsShown(const SafetensorsFile& file, const InspectOptions& options, const std::string& tensor);
-// Whether a dump's metadata ("chooses_scale:NAME") say that the layer passes its scale on.
-bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
+// Calls `count` with each float tensor among them, and `skip` with the others.
+void EachShown(const SafetensorsFile& file, const InspectOptions& options,
+               const std::function<void(const TensorEntry&)>& count,
+               const std::function<void(const TensorEntry&)>& skip = nullptr);
 
 // Returns what Decide reads: dy as the file has it, w rounded to `weight_format` as a run
 // multiplies it (factors as they are). The layer's tensors are read once; every method's needs are

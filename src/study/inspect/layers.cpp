@@ -1,18 +1,113 @@
 // A file's tensors as layers: shapes are checked once here, so that what observes values may rely
 // on them. Observations go through the functions that the CPU backend calls in a backward pass.
+// Stride and groups of a convolution, which the fan of its rule depends on, dumps of a run say in
+// their metadata; of other files they are inferred from shapes.
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <string_view>
 
 #include "backend/cpu/rounding/count_rounding.h"
 #include "backend/cpu/rounding/rule_inputs.h"
 #include "error.h"
+#include "io/shown_text.h"
 #include "io/tensor_files/safetensors_header.h"
 #include "io/text.h"
 #include "study/inspect/inspected.h"
 
 namespace ada::study {
 namespace {
+
+// What determines the number of terms in the sums of a convolution's dx.
+struct Geometry {
+  std::int64_t groups = 1;
+  double positions = 1;  // the strides, multiplied; of a transposed convolution 1
+  bool transposed = false;
+  bool known = false;  // false: the file tells neither
+  bool fits = true;    // false: the input's channels are no multiple of w's
+};
+
+// A whole number from 1 on at the start of `text`, which then begins after it; 0: there is none.
+std::int64_t TakeNumber(std::string_view& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 1) return 0;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+// The metadata under `key`: numbers separated by 'x' ("2x1"); empty: there are none.
+std::vector<std::int64_t> NumbersOf(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  std::vector<std::int64_t> numbers;
+  if (found == file.metadata().end()) return numbers;
+  std::string_view rest = found->second;
+  for (bool more = true; more;) {
+    const std::int64_t number = TakeNumber(rest);
+    more = rest.starts_with('x');
+    if (more) rest.remove_prefix(1);
+    if (number == 0 || (!more && !rest.empty()))
+      throw DataError(file.path() + ": metadata " + Shown(key) +
+                      ": expected whole numbers with x between them, found " +
+                      Shown(found->second));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// The smallest stride at which a window of `taps` gives `out` places over `in` values, padded by
+// half its width at most; where none does (a dilated window), what their quotient is near to.
+// The shape of an output leaves several pairs of stride and padding open; the smallest stride is
+// the usual one.
+std::int64_t StrideOf(std::int64_t in, std::int64_t out, std::int64_t taps) {
+  if (out < 1) return 1;
+  std::int64_t smallest = 0;
+  for (std::int64_t padding = 0; padding <= taps / 2; ++padding) {
+    const std::int64_t room = in + 2 * padding - taps;
+    if (room < 0) continue;
+    const std::int64_t stride = room / out + 1;  // the first with no more than `out` places
+    if (room / stride + 1 == out && (smallest == 0 || stride < smallest)) smallest = stride;
+  }
+  return smallest > 0 ? smallest : std::max<std::int64_t>((in + out / 2) / out, 1);
+}
+
+bool GivesShapes(const TensorEntry* input, const FileLayer& layer) {
+  return input != nullptr && input->shape.size() == layer.w->shape.size() && layer.w->shape[1] > 0;
+}
+
+// Whether a dump's metadata ("chooses_scale:NAME") say that the layer passes its scale on.
+bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer) {
+  return file.MetadataOf("chooses_scale:" + layer) == "false";
+}
+
+// From a dump's metadata ("kind:NAME", "groups:NAME", "stride:NAME" as "2x2"), or from the shapes
+// of NAME.x or NAME.dx together with dy and w. DataError if the metadata are not such numbers.
+Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
+  Geometry geometry;
+  const std::vector<std::int64_t> stride = NumbersOf(file, "stride:" + layer.name);
+  const std::vector<std::int64_t> groups = NumbersOf(file, "groups:" + layer.name);
+  const TensorEntry* x = file.Find(layer.name + ".x");
+  const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
+  geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);
+  if (!groups.empty()) geometry.groups = groups.front();
+  geometry.transposed = file.MetadataOf("kind:" + layer.name) == "conv_transpose2d";
+  // To its rule no stride thins out a transposed convolution's sums.
+  if (geometry.transposed) {
+    geometry.fits = layer.w->shape[0] % geometry.groups == 0;
+    return geometry;
+  }
+  for (const std::int64_t step : stride) geometry.positions *= static_cast<double>(step);
+  if (!GivesShapes(input, layer)) return geometry;
+  const std::vector<std::int64_t>&w = layer.w->shape, &in = input->shape, &dy = layer.dy->shape;
+  if (groups.empty()) {
+    geometry.groups = in[1] / w[1];
+    geometry.fits = geometry.groups >= 1 && in[1] % w[1] == 0 && w[0] % geometry.groups == 0;
+  }
+  if (stride.empty())
+    for (std::size_t i = 2; i < w.size(); ++i)
+      geometry.positions *= static_cast<double>(StrideOf(in[i], dy[i], w[i]));
+  return geometry;
+}
 
 std::string Described(const TensorEntry& entry) {
   return Shown(entry.name) + " " + ShapeText(entry);
@@ -73,6 +168,16 @@ void TakeFactors(const SafetensorsFile& file, FileLayer& layer) {
   layer.outputs = dy[1];
 }
 
+// The scales that a run's dump has of block-scaled operands take a glob that ends in their names.
+bool IsShown(const SafetensorsFile& file, const InspectOptions& options,
+             const std::string& tensor) {
+  const bool of_blocks = (tensor.ends_with(".scales") || tensor.ends_with(".amax")) &&
+                         file.metadata().contains("scale:" + tensor);
+  const std::string& glob = options.tensors;
+  return GlobMatch(glob, tensor) &&
+         (!of_blocks || glob.ends_with("scales") || glob.ends_with("amax"));
+}
+
 // Statistics of a layer's tensors, in double over all values.
 using Values = std::vector<float>;
 
@@ -123,6 +228,18 @@ std::int64_t Inner(const TensorEntry& entry, std::size_t first) {
 }
 
 }  // namespace
+
+void EachShown(const SafetensorsFile& file, const InspectOptions& options,
+               const std::function<void(const TensorEntry&)>& count,
+               const std::function<void(const TensorEntry&)>& skip) {
+  for (const TensorEntry& entry : file.entries()) {
+    if (!IsShown(file, options, entry.name)) continue;
+    if (IsFloat(entry.dtype))
+      count(entry);
+    else if (skip)
+      skip(entry);
+  }
+}
 
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
   constexpr std::string_view kSuffix = ".dy";

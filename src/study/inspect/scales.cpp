@@ -21,8 +21,8 @@ bool HasScale(const config::AdaptiveOverrides& adaptive, const std::string& laye
 }
 
 // A method that the overrides name is shown alone for its layers; else all that can be computed.
-bool IsShown(LayerMethod method, const FileLayer& layer,
-             const config::AdaptiveOverrides& adaptive) {
+bool IsMethodShown(LayerMethod method, const FileLayer& layer,
+                   const config::AdaptiveOverrides& adaptive) {
   if (method == LayerMethod::kExactRange && layer.dx == nullptr) return false;
   if (adaptive.has_method)
     return method == scaling::AdaptiveOf(adaptive.scaling, layer.name).method;
@@ -79,7 +79,7 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
   const scaling::Observation seen = Observe(file, layer, format);
   std::vector<MethodScale> scales;
   for (const LayerMethod method : scaling::kAdaptiveMethods) {
-    if (!IsShown(method, layer, adaptive)) continue;
+    if (!IsMethodShown(method, layer, adaptive)) continue;
     scaling::LayerScaler scaler = ScalerOf(method, layer, adaptive.scaling, format);
     if (method == LayerMethod::kExactRange)
       DecideFromDx(file, layer, seen, scale_in, scaler);

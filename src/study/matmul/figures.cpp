@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "io/run_in_parallel.h"
+#include "judge/serving.h"
 #include "study/matmul/products.h"
 
 namespace ada::study {
@@ -62,10 +63,6 @@ ExactSums MultiplyExactly(const Terms& a, const Terms& b, double factor = 1) {
   return to;
 }
 
-double Decibel(double signal, double noise) {
-  return signal > 0 ? 10 * std::log10(signal / noise) : NAN;
-}
-
 // Places where either is not finite are left out: they are counted by themselves.
 template <class Values, class Exact>
 double SqnrOf(const Values& values, const Exact& exact) {
@@ -75,7 +72,7 @@ double SqnrOf(const Values& values, const Exact& exact) {
     if (!std::isfinite(is) || !std::isfinite(wanted)) continue;
     signal += wanted * wanted, noise += (is - wanted) * (is - wanted);
   }
-  return Decibel(signal, noise);
+  return judge::DecibelsOf(signal, noise);
 }
 
 // Takes what the rounding to a plain format counted, and the scales where it has such.

@@ -1,4 +1,5 @@
 // Which tensors of the file are multiplied, and in which form the answer is given.
+#include <cmath>
 #include <numeric>
 #include <ostream>
 
@@ -7,6 +8,8 @@
 #include "io/text.h"
 #include "number/number_format.h"
 #include "study/matmul/products.h"
+#include "study/output.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -125,6 +128,49 @@ bool AnyStochastic(const config::PrecisionConfig& precision) {
   return any;
 }
 
+constexpr std::size_t kFormatWidth = 24;
+
+std::string Small(double value) {
+  if (std::isnan(value)) return "-";
+  return value == 0 ? "0" : Formatted("%.1e", value);
+}
+
+std::string SizeText(const MatmulRow& row) {
+  return std::to_string(row.rows) + "x" + std::to_string(row.columns) + " of " +
+         std::to_string(row.terms);
+}
+
+void PrintMatmulOperands(const std::vector<MatmulRow>& rows, std::ostream& out) {
+  out << "operands (lost: of the values other than zero, in %; satur.: values; SQNR in dB; log2 "
+         "of\nscales)\n";
+  TextTable table({"matmul", "tensor", "format", "lost", "satur.", "SQNR", "scales"}, 3);
+  for (const MatmulRow& row : rows) {
+    if (row.is_result) continue;
+    table.Row({row.matmul, row.tensor, CutText(row.format, kFormatWidth),
+               PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
+               telemetry::DecibelText(row.sqnr_db), telemetry::ScalesText(row)});
+  }
+  table.Print(out, kTerminalWidth);
+}
+
+void PrintSumsTable(const std::vector<MatmulRow>& rows, std::ostream& out) {
+  out << "sums (SQNR in dB: of exact sums of the operands, of the sums, and of both; largest\n"
+         "error over the sum of magnitudes; mean error over the mean magnitude)\n";
+  TextTable table({"sum", "size", "operands", "sums", "both", "max_rel", "bias", "lost"}, 2);
+  for (const MatmulRow& row : rows) {
+    if (!row.is_result) continue;
+    table.Row({row.tensor, SizeText(row), telemetry::DecibelText(row.operands_sqnr_db),
+               telemetry::DecibelText(row.sums_sqnr_db), telemetry::DecibelText(row.sqnr_db),
+               Small(row.max_rel), Small(row.bias), std::to_string(row.lost)});
+  }
+  table.Print(out, kTerminalWidth);
+  for (const MatmulRow& row : rows)
+    if (row.is_result && row.accumulator != "fp32")
+      PrintWrapped(row.tensor + ": sums by " + row.accumulator + ", " + PctText(row.swallowed_pct) +
+                       " % of " + std::to_string(row.products) + " products swallowed",
+                   2, out);
+}
+
 }  // namespace
 
 void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes) {
@@ -149,8 +195,8 @@ void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes
     for (MatmulRow& row : RowsOfMatmul(view)) rows.push_back(std::move(row));
   using Output = MatmulOptions::Output;
   if (options.view == Output::kCsv) {
-    out << telemetry::Header<MatmulRow>() << '\n';
-    for (const MatmulRow& row : rows) out << telemetry::FieldsOf(row).text() << '\n';
+    PrintCsvHeader<MatmulRow>(out);
+    for (const MatmulRow& row : rows) PrintCsvRow(row, out);
   } else if (options.view == Output::kJson) {
     PrintMatmulJson(options.layer, rows, out);
   } else {
@@ -159,6 +205,20 @@ void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes
   if (!options.stochastic && AnyStochastic(options.precision))
     notes << "what a training rounds stochastically is rounded to nearest here; --stochastic draws"
              "\n";
+}
+
+void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out) {
+  PrintMatmulOperands(rows, out);
+  PrintSumsTable(rows, out);
+}
+
+void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
+                     std::ostream& out) {
+  OrderedJson document;
+  document["layer"] = layer;
+  document["rows"] = OrderedJson::array();
+  for (const MatmulRow& row : rows) document["rows"].push_back(RowJson(row));
+  PrintJson(document, out);
 }
 
 }  // namespace ada::study

@@ -4,8 +4,8 @@
 
 #include "number/number_format.h"
 #include "number/tables/table_format.h"
-#include "study/blocks/scaled_blocks.h"
-#include "study/blocks/tensor_list.h"
+#include "study/convert/block_tensor.h"
+#include "study/convert/tensor_list.h"
 #include "study/matmul/products.h"
 
 namespace ada::study {

@@ -1,12 +1,11 @@
-// The formulas of figures.h.
-#include "study/mismatch/figures.h"
-
+// How far two sets of predictions lie apart.
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <random>
 
 #include "run/mismatch/mismatch.h"
+#include "study/mismatch/mismatch.h"
 
 namespace ada::study {
 namespace {

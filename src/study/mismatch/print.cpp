@@ -6,8 +6,8 @@
 #include "io/json_output.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/html_page.h"
 #include "study/mismatch/mismatch.h"
+#include "study/output.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"
 

@@ -15,7 +15,7 @@ constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
 constexpr int kRounds = 3;  // of formats that a prediction asks for
 constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, if possible
 
-int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
+double Bits(const NumberFormat& format) { return judge::BitsOf(format); }
 
 // Used once: Make. Formats are changed in a copy as decisions are made, so that later ones and
 // predictions see them.
@@ -97,7 +97,7 @@ class Recommender {
   }
 
   void ChangeWhereNoScaleHelps(const TensorNeeds& tensor) {
-    const bool lost = !MeetsTarget(tensor.lost_pct, static_cast<double>(tensor.overflow), options_);
+    const bool lost = tensor.Loses(options_.underflow_target);
     if (tensor.carries_s()) {
       if (tensor.scaled_by_itself ? !lost : PowersOf(tensor).any()) return;
       // A tensor without a scale is judged at S = 1, without headroom: its values are what they
@@ -199,7 +199,7 @@ class Recommender {
     if (choice.scaling->adaptive.batch_norm) advice_.predicted = std::move(predicted);
   }
   bool IsGood(const Predicted& found) const {
-    return MeetsTarget(found.lost_pct, found.overflow, options_);
+    return judge::MeetsTarget(found.lost_pct, found.overflow, options_.underflow_target);
   }
   std::size_t CountBad(const std::vector<Predicted>& predicted) const {
     std::size_t bad = 0;

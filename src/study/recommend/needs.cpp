@@ -8,37 +8,13 @@
 #include "number/stats.h"
 #include "study/recommend/recommendation.h"
 #include "study/run_files.h"
+#include "study/run_histograms.h"
 
 namespace ada::study {
 
 namespace {
 
 constexpr double kMostRange = 1000;  // powers of two; fp32's values have less than 300
-
-// The highest exponent below which at most `allowed` values lie.
-int KeptFrom(const ExponentBins& bins, double allowed) {
-  double below = 0;
-  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
-    below += static_cast<double>(bins[e]);
-    if (below > allowed) return e;
-  }
-  return TensorNeeds::kNothing;
-}
-
-// The share, in percent, of the sum of magnitudes that the format's lower end loses. Values are
-// taken as evenly spread within their bin.
-double LostMagnitudePct(const ExponentBins& bins, const NumberFormat& format, double scale) {
-  const LostEnds ends = LostEndsOf(format);
-  double lost = 0, all = 0;
-  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
-    if (bins[e] == 0) continue;
-    const double low = std::ldexp(1.0, e), magnitude = 1.5 * low * static_cast<double>(bins[e]);
-    all += magnitude;
-    for (const double threshold : {ends.zero_below / scale, ends.kept_from / scale})
-      lost += magnitude / 2 * std::clamp((threshold - low) / low, 0.0, 1.0);
-  }
-  return all > 0 ? 100 * lost / all : 0;
-}
 
 // Add for each step with histograms, then for each row of underflow.csv, then Finish. The order
 // matters: rows of tensors without a histogram are left out.
@@ -66,14 +42,15 @@ class Collector {
         ++needs_.left_out;
         continue;
       }
-      if (const double lost = WouldLoseOf(*t.bins, t.format, t.scale).underflow_pct();
+      if (const double lost = judge::LostAt(*t.bins, t.format, t.scale).underflow_pct();
           lost > tensor.binned_lost_pct)
         tensor.binned_lost_pct = lost;
       tensor.lost_magnitude_pct =
-          std::max(tensor.lost_magnitude_pct, LostMagnitudePct(*t.bins, t.format, t.scale));
+          std::max(tensor.lost_magnitude_pct, judge::LostMagnitudePct(*t.bins, t.format, t.scale));
       const double allowed = target_ * static_cast<double>(t.bins->nonzero());
       // The step that asks for most decides: its smallest values that must stay.
-      tensor.keep = std::min(tensor.keep, KeptFrom(*t.bins, allowed));
+      tensor.keep = std::min(tensor.keep,
+                             judge::LowestKept(*t.bins, allowed).value_or(TensorNeeds::kNothing));
       tops_[t.layer + "." + t.tensor] =
           std::max(tops_[t.layer + "." + t.tensor], judge::TopExponent(*t.bins));
     }
@@ -136,24 +113,9 @@ class Collector {
 }  // namespace
 
 Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits) {
-  Powers all, powers;
-  if (needs.keep == TensorNeeds::kNothing) return all;
-  // Values up to and including half of the smallest number become zero; under stochastic rounding
-  // and most modes all below the smallest number may, under toward_odd none does.
-  const double smallest = format.smallest_subnormal();
-  const double kept_from =
-      needs.stochastic ? smallest : LostEndsOf(RoundedLike(format, needs.format)).kept_from;
-  powers.loses_ties = kept_from < smallest && kept_from > 0;
-  // This brings 2^keep to where values are kept: of the values from there on only those equal to
-  // half of the smallest number are lost.
-  if (kept_from > 0) powers.low = std::max(all.low, std::ilogb(kept_from) - needs.keep);
-  if (needs.largest == 0) return powers;
-  const double room = format.largest() * std::exp2(-headroom_bits);
-  int high = std::ilogb(room / needs.largest);
-  // ilogb of a quotient that was rounded up may be one too high.
-  if (std::ldexp(needs.largest, high) > room) --high;
-  powers.high = std::min(all.high, high);
-  return powers;
+  if (needs.silent()) return {};
+  return judge::PowersFor(RoundedLike(format, needs.format),
+                          {needs.keep, needs.largest, needs.stochastic}, headroom_bits);
 }
 
 bool MuchWasLost(const RunNeeds& needs) {

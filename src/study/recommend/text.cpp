@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostNames = 5;
 
-std::string PercentText(double value) {
+std::string LostPctText(double value) {
   return Formatted(value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
 }
 std::string Power(int exponent) { return "2^" + std::to_string(exponent); }
@@ -31,10 +31,10 @@ std::string PowerText(double scale) {
 // What a tensor lost; where no step of it was finite, or the others lost nothing, that says
 // nothing.
 std::string LostPart(const TensorNeeds& t) {
-  return t.broken_steps > 0 && t.lost_pct == 0 ? "not finite" : PercentText(t.lost_pct);
+  return t.broken_steps > 0 && t.lost_pct == 0 ? "not finite" : LostPctText(t.lost_pct);
 }
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
-  return MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options);
+  return !t.Loses(options.underflow_target);
 }
 
 // The text about a gradient that arrived, or about a tensor that carries no scale. The most serious
@@ -86,7 +86,7 @@ void PrintCompromise(const Recommendation& advice, std::ostream& out) {
       << Power(advice.compromise_power)
       << ", the largest that keeps\n  the headroom (an overflow costs "
          "a whole step, an underflow small values alone); "
-      << CutText(worst->tensor, 40) << "\n  would lose " << PercentText(worst->lost_pct)
+      << CutText(worst->tensor, 40) << "\n  would lose " << LostPctText(worst->lost_pct)
       << " in its worst step.\n";
 }
 
@@ -143,7 +143,7 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
       const Predicted& p = advice.predicted[i];  // of needs.tensors[i]
       if (needs.tensors[i].carries_s())
         table.Row(
-            {p.tensor, PowerText(p.scale_low), PowerText(p.scale_high), PercentText(p.lost_pct)});
+            {p.tensor, PowerText(p.scale_low), PowerText(p.scale_high), LostPctText(p.lost_pct)});
     }
     table.Print(out);
   }
@@ -157,8 +157,8 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
   const Predicted* worst = nullptr;
   for (const Predicted& p : advice.predicted) {
     if (worst == nullptr || p.lost_pct > worst->lost_pct) worst = &p;
-    if (!MeetsTarget(p.lost_pct, p.overflow, options))
-      bad.push_back(p.tensor + " " + PercentText(p.lost_pct) +
+    if (!judge::MeetsTarget(p.lost_pct, p.overflow, options.underflow_target))
+      bad.push_back(p.tensor + " " + LostPctText(p.lost_pct) +
                     (p.overflow >= 0.5 ? " and overflow" : ""));
   }
   out << "Predicted from the same histograms: ";
@@ -166,7 +166,7 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
     out << "nothing underflows";
   else
     out << "the worst tensor in its worst step, " << CutText(worst->tensor, 40) << ",\n  loses "
-        << PercentText(worst->lost_pct);
+        << LostPctText(worst->lost_pct);
   out << (bad.empty() ? "; nothing overflows.\n" : ".\n");
   if (bad.empty()) return;
   out << "  Still above the target, with no scale or format that would change it:\n";
@@ -185,8 +185,9 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
     if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
     // What processes send carries S, and parallel.gradients is its format: no advice is about it.
     if (t.tensor == "sent") continue;
-    if (MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options)) continue;
-    names.push_back(name + " (" + t.last_format + ") " + PercentText(t.pct_max) +
+    if (judge::MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options.underflow_target))
+      continue;
+    names.push_back(name + " (" + t.last_format + ") " + LostPctText(t.pct_max) +
                     (t.overflow > 0 ? " and overflow" : ""));
   }
   return names;
@@ -229,7 +230,7 @@ bool AnyAsksForS(const RunNeeds& needs) {
 
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
   if (AnyAsksForS(needs))
-    out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
+    out << "Scales S at which at most " << LostPctText(100 * options.underflow_target)
         << " of a gradient's non-zero values underflow, in any step,\nwith "
         << PowerText(std::exp2(options.headroom_bits))
         << " between the largest value and overflow; and what the run had:\n";
@@ -242,7 +243,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
       if (!IsGood(t, options) || (t.broken_steps > 0 && !(t.carries_s() && t.silent())))
         others.push_back(
             t.name() + " (" + FormatName(t.format) + (t.carries_s() ? ", scaled by itself)" : ")") +
-            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + PercentText(t.lost_pct)) +
+            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + LostPctText(t.lost_pct)) +
             (t.overflow > 0 ? " and overflow" : "") +
             (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
       continue;
@@ -333,7 +334,7 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
   double unsure = 0;
   for (const Predicted& p : advice.predicted) unsure = std::max(unsure, p.unsure_pct);
   if (unsure > 0)
-    out << "  Up to " << PercentText(unsure)
+    out << "  Up to " << LostPctText(unsure)
         << " of a tensor's values share the exponent of a threshold; where S is a power\n  of two, "
            "only those equal to it are in doubt.\n";
   if (needs.stochastic)
@@ -343,13 +344,13 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
     out << "  " << Counted(needs.left_out, "histogram")
         << " with inf or NaN, what an overflow left over, counted for nothing.\n";
   if (lost.lost_pct > 100 * options.underflow_target)
-    out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << PercentText(lost.lost_pct)
+    out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << LostPctText(lost.lost_pct)
         << " in step " << lost.lost_step
         << ") is missing in the\n  gradients after it: ask again after a run with these "
            "settings.\n";
   if (probed.lost_pct > 0)
     out << "  On probe steps " << CutText(probed.tensor, 40)
-        << " lost most: " << PercentText(probed.lost_pct)
+        << " lost most: " << LostPctText(probed.lost_pct)
         << ", what was lost before it included.\n";
 }
 

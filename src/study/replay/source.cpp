@@ -36,7 +36,7 @@ std::string_view NextPiece(int fd, const std::string& name, std::vector<char>& b
 
 // A file in memory with what `fd`, a pipe or a device, gives. A line that is longer than any row
 // ends it: its reader refuses that.
-int Kept(int fd, const std::string& name) {
+int CopyToMemory(int fd, const std::string& name) {
   const int kept = memfd_create("trace", MFD_CLOEXEC);
   std::uint64_t bytes = 0;
   std::size_t line = 0;
@@ -90,7 +90,7 @@ TraceSource::TraceSource(const std::string& path) {
   }
   const int given = std::exchange(fd_, -1);
   try {
-    fd_ = Kept(given, name_);
+    fd_ = CopyToMemory(given, name_);
   } catch (...) {
     CloseFile(given);
     throw;

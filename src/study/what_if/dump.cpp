@@ -1,16 +1,15 @@
 // what-if --dump: what formats would lose of the operands of a dump's products, and accumulators of
 // their sums. Both depend on neighboring values, which histograms do not know, so a dump of whole
-// tensors is judged (judge/operand_judge.h).
+// tensors is judged (judge/operand_loss.h).
 #include <algorithm>
 #include <ostream>
 
 #include "io/tensor_files/safetensors.h"
-#include "judge/operand_judge.h"
+#include "judge/operand_loss.h"
 #include "study/commands.h"
-#include "study/row_json.h"
+#include "study/output.h"
 #include "study/text_table.h"
 #include "study/what_if/dumped_matmuls.h"
-#include "study/what_if/sums.h"
 #include "telemetry/block_figures.h"
 
 namespace ada::study {
@@ -80,11 +79,11 @@ void WriteLayers(const SafetensorsFile& file, const WhatIfDumpOptions& options, 
   OrderedJson page = CommandJson("what-if");
   page["dump"] = options.dump;
   page["rows"] = OrderedJson::array();
-  if (csv) out << telemetry::Header<Row>() << '\n';
+  if (csv) PrintCsvHeader<Row>(out);
   std::vector<Row> all;
   EachDumpedMatmul(file, [&](const MatmulTensors& layer) {
     for (Row& row : rows_of(layer)) {
-      if (csv) out << telemetry::FieldsOf(row).text() << '\n';
+      if (csv) PrintCsvRow(row, out);
       if (json) page["rows"].push_back(RowJson(row));
       if (!csv && !json) all.push_back(std::move(row));
     }
@@ -108,8 +107,10 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
       [&](const MatmulTensors& layer) {
         std::vector<OperandRow> rows;
         for (const AnyFormat& format : options.formats)
-          for (OperandRow& row : judge::JudgeOperands(layer, format))
-            rows.push_back(std::move(row));
+          for (std::size_t i = 0; i < kOperands; ++i)
+            if (auto row =
+                    judge::JudgeOperand(layer, static_cast<Operand>(i), judge::PlainRule(format)))
+              rows.push_back(std::move(*row));
         return rows;
       },
       PrintOperands);

@@ -1,23 +1,52 @@
-// what-if RUN: reads the newest dump, and judges each layer under each recipe.
-#include "study/what_if/recipes.h"
+// what-if RUN: judges each layer of the newest dump under each recipe, and says what recipes would
+// lose: a table of recipes, one of layers by recipe, and a sentence.
+#include "config/recipes.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "config/load.h"
-#include "config/recipes.h"
 #include "error.h"
+#include "io/json_output.h"
+#include "io/shown_text.h"
 #include "io/text.h"
-#include "study/assign/assigner.h"
+#include "judge/operand_loss.h"
+#include "judge/serving.h"
 #include "study/commands.h"
+#include "study/output.h"
 #include "study/run_files.h"
+#include "study/text_table.h"
 #include "study/what_if/dumped_matmuls.h"
+#include "telemetry/block_figures.h"
 
 namespace ada::study {
 namespace {
 
 using judge::RecipeRow;
+
+// A recipe with the operands that it rounds.
+struct JudgedRecipe {
+  judge::JudgedFormat
+      figures;  // `format` is the recipe's name; operands that it leaves as stored serve
+  std::vector<RecipeRow> rows;
+  std::map<std::string, std::size_t> worst;  // by layer: the row that loses most
+  std::string source;                        // what it rounds, and whose it is
+};
+
+struct RecipeVerdict {
+  std::string dump;
+  std::vector<std::string> layers;      // judged, in the order of the network
+  std::vector<std::string> missing;     // with weights, and not in the dump
+  std::vector<JudgedRecipe> recipes;    // the narrowest first, of those the one with more SQNR
+  const JudgedRecipe* serving() const;  // the first without an operand that loses too much
+  std::string Sentence() const;
+};
 
 struct Recipe {
   std::string name, source;
@@ -52,8 +81,8 @@ struct Width {
   void Add(double each, double count) { bits += each * count, values += count; }
 };
 
-void AddLayer(const judge::MatmulTensors& layer, const Recipe& recipe, bool spared, double target,
-              Width& width, JudgedRecipe& to) {
+void AddLayer(const judge::MatmulTensors& layer, const Recipe& recipe, bool spared, Width& width,
+              JudgedRecipe& to) {
   const graph::LayerOperands rules = recipe.precision.operands_of(layer.layer, spared);
   for (std::size_t i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -61,15 +90,15 @@ void AddLayer(const judge::MatmulTensors& layer, const Recipe& recipe, bool spar
     const judge::StoredTensor& tensor = layer.Of(operand);
     const graph::OperandRule& rule = rules.Of(operand);
     const double stored = tensor.bf16 ? 16 : 32;
-    width.Add(rule.rounds ? BitsOf(rule.named()) : stored,
+    width.Add(rule.rounds ? judge::BitsOf(rule.named()) : stored,
               static_cast<double>(tensor.values.size()));
-  }
-  for (RecipeRow& row : judge::JudgeRecipe(layer, rules, {})) {
-    row.recipe = recipe.name;
-    AddJudged(row, row.layer, row.tensor, target, to.figures);
+    const std::optional<judge::OperandRow> judged = judge::JudgeOperand(layer, operand, rule);
+    if (!judged) continue;
+    const RecipeRow row{*judged, recipe.name};
+    to.figures.Add(row, row.layer, row.tensor, judge::kUnderflowTarget);
     const auto [at, is_first] = to.worst.try_emplace(row.layer, to.rows.size());
-    if (!is_first && IsWorse(row, to.rows[at->second])) at->second = to.rows.size();
-    to.rows.push_back(std::move(row));
+    if (!is_first && judge::IsWorse(row, to.rows[at->second])) at->second = to.rows.size();
+    to.rows.push_back(row);
   }
 }
 
@@ -95,11 +124,10 @@ RecipeVerdict Judge(const WhatIfRecipesOptions& options) {
     verdict.recipes[i].figures.format = recipes[i].name;
     verdict.recipes[i].source = recipes[i].source;
   }
-  const double target = RecommendOptions().underflow_target;
   EachDumpedMatmul(file, [&](const judge::MatmulTensors& layer) {
     for (std::size_t i = 0; i < recipes.size(); ++i)
       AddLayer(layer, recipes[i], IsSpared(products, layer.layer, recipes[i].precision.spared),
-               target, widths[i], verdict.recipes[i]);
+               widths[i], verdict.recipes[i]);
   });
   for (std::size_t i = 0; i < recipes.size(); ++i)
     if (widths[i].values > 0) verdict.recipes[i].figures.bits = widths[i].bits / widths[i].values;
@@ -118,24 +146,168 @@ RecipeVerdict Judge(const WhatIfRecipesOptions& options) {
   return verdict;
 }
 
+constexpr std::size_t kMostLayersNamed = 4;
+
+// A share in at most three characters: "0", ".02", ".3", "4.1", "23", "100".
+std::string ShortPct(double pct) {
+  if (pct == 0) return "0";
+  if (pct >= 9.95) return Formatted("%.0f", pct);
+  std::string text = Formatted(pct < 0.095 ? "%.2f" : "%.1f", pct);
+  if (pct < 0.005) return "+0";
+  return text.starts_with("0.") ? text.substr(1) : text;
+}
+
+// The row that loses most of all layers; null: the recipe rounds nothing here.
+const RecipeRow* WorstRowOf(const JudgedRecipe& recipe) {
+  const RecipeRow* worst = nullptr;
+  for (const auto& [layer, at] : recipe.worst) {
+    const RecipeRow& row = recipe.rows[at];
+    if (worst == nullptr || judge::IsWorse(row, *worst)) worst = &row;
+  }
+  return worst;
+}
+
+std::string WorstText(const JudgedRecipe& recipe) {
+  const RecipeRow* worst = WorstRowOf(recipe);
+  if (worst == nullptr) return "rounds nothing here";
+  return Formatted("%.3g %% lost at most (", judge::LostPct(*worst)) +
+         Visible(worst->layer + "." + worst->tensor) + "), SQNR at least " +
+         telemetry::DecibelText(recipe.figures.sqnr_db) + " dB (" +
+         Visible(recipe.figures.sqnr_by) + ")";
+}
+
+void PrintByRecipe(const RecipeVerdict& verdict, std::ostream& out) {
+  TextTable table({"", "recipe", "bits", "too much", "lost", "SQNR", "worst operand", "why"}, 2);
+  table.LastToTheLeft();
+  int number = 0;
+  for (const JudgedRecipe& recipe : verdict.recipes) {
+    const RecipeRow* worst = WorstRowOf(recipe);
+    std::vector<std::string> fields = {std::to_string(++number), recipe.figures.format,
+                                       Formatted("%.2f", recipe.figures.bits),
+                                       std::to_string(recipe.figures.failing.size()) + "/" +
+                                           std::to_string(recipe.figures.operands.size())};
+    if (worst == nullptr)
+      fields.insert(fields.end(), {"-", "-", "-", ""});
+    else
+      fields.insert(fields.end(),
+                    {ShortPct(judge::LostPct(*worst)), telemetry::DecibelText(worst->sqnr_db),
+                     worst->layer + "." + worst->tensor, worst->cause});
+    table.Row(std::move(fields));
+  }
+  table.Print(out);
+}
+
+void PrintByLayer(const RecipeVerdict& verdict, std::ostream& out) {
+  std::vector<std::string> titles = {"layer"};
+  for (std::size_t i = 1; i <= verdict.recipes.size(); ++i) titles.push_back(std::to_string(i));
+  TextTable table(std::move(titles));
+  for (const std::string& layer : verdict.layers) {
+    std::vector<std::string> fields = {layer};
+    for (const JudgedRecipe& recipe : verdict.recipes) {
+      const auto worst = recipe.worst.find(layer);
+      fields.push_back(
+          worst == recipe.worst.end() ? "-" : ShortPct(judge::LostPct(recipe.rows[worst->second])));
+    }
+    table.Row(std::move(fields));
+  }
+  table.Print(out);
+}
+
+const JudgedRecipe* RecipeVerdict::serving() const {
+  const auto found = std::find_if(recipes.begin(), recipes.end(), [](const JudgedRecipe& recipe) {
+    return !recipe.rows.empty() && recipe.figures.failing.empty();
+  });
+  return found == recipes.end() ? nullptr : &*found;
+}
+
+std::string RecipeVerdict::Sentence() const {
+  if (const JudgedRecipe* best = serving()) {
+    std::string text =
+        best->figures.format +
+        Formatted(" (%.3g bits) is the narrowest that serves all operands: ", best->figures.bits) +
+        WorstText(*best);
+    if (best != recipes.data())
+      text += "; " + recipes.front().figures.format + " would lose too much of " +
+              std::to_string(recipes.front().figures.failing.size()) + " operands, " +
+              WorstText(recipes.front());
+    return text;
+  }
+  const auto fewest = std::min_element(recipes.begin(), recipes.end(),
+                                       [](const JudgedRecipe& a, const JudgedRecipe& b) {
+                                         return a.figures.failing.size() < b.figures.failing.size();
+                                       });
+  return "no recipe serves all operands; " + fewest->figures.format + " fails in the fewest, " +
+         std::to_string(fewest->figures.failing.size()) + " of " +
+         std::to_string(fewest->figures.operands.size()) + ": " + WorstText(*fewest) +
+         "; precision.layers may leave their layers out (operands: none)";
+}
+
+void PrintRecipes(const RecipeVerdict& verdict, std::ostream& out) {
+  PrintWrapped("what if " + Visible(verdict.dump) + " had been multiplied under each recipe: " +
+                   Counted(std::ssize(verdict.layers), "layer") + "; lost: of the values other " +
+                   "than zero, in %, cut off ones among them (+0: less than 0.005)",
+               2, out, TextTable::kWidth);
+  PrintByRecipe(verdict, out);
+  PrintWrapped(
+      "  too much: lose more than 0.1 %, or a gradient below 4.8 dB; why: lies too far below the "
+      "largest value of its block, row or tensor; or scale rounding, scale floor, tensor scale, "
+      "fixed scale, saturated",
+      2, out, TextTable::kWidth);
+  out << "worst operand of each layer, by recipe\n";
+  PrintByLayer(verdict, out);
+  if (!verdict.missing.empty())
+    PrintWrapped("  not judged, as log.dump left them out: " +
+                     Visible(FirstNames(verdict.missing, kMostLayersNamed)),
+                 2, out, TextTable::kWidth);
+  PrintWrapped(
+      "  of one step; each operand by itself, to nearest where a training draws, a scale from "
+      "earlier steps taken as this step's: how the loss follows, `choose` tells",
+      2, out, TextTable::kWidth);
+  PrintWrapped(verdict.Sentence(), 2, out, TextTable::kWidth);
+}
+
+void PrintRecipesJson(const std::string& folder, const RecipeVerdict& verdict, std::ostream& out) {
+  OrderedJson page = CommandJson("what-if");
+  page["run"] = folder;
+  page["dump"] = verdict.dump;
+  page["layers"] = verdict.layers;
+  page["not_judged"] = verdict.missing;
+  page["recipes"] = OrderedJson::array();
+  page["rows"] = OrderedJson::array();
+  for (const JudgedRecipe& recipe : verdict.recipes) {
+    const judge::JudgedFormat& figures = recipe.figures;
+    OrderedJson& one = page["recipes"].emplace_back();
+    one["recipe"] = figures.format;
+    one["text"] = recipe.source;
+    one["bits"] = figures.bits;
+    one["operands"] = figures.operands.size();
+    one["failing"] = figures.failing;
+    one["lost_pct"] = figures.lost_pct;
+    one["lost_by"] = figures.lost_by;
+    one["saturated_pct"] = figures.saturated_pct;
+    one["sqnr_db"] = figures.sqnr_db;
+    one["sqnr_by"] = figures.sqnr_by;
+    one["worst"] = OrderedJson::array();
+    for (const std::string& layer : verdict.layers)
+      if (const auto at = recipe.worst.find(layer); at != recipe.worst.end())
+        one["worst"].push_back(RowJson(recipe.rows[at->second]));
+    for (const RecipeRow& row : recipe.rows) page["rows"].push_back(RowJson(row));
+  }
+  const JudgedRecipe* best = verdict.serving();
+  page["verdict"] = {{"recipe", best ? OrderedJson(best->figures.format) : OrderedJson()},
+                     {"sentence", verdict.Sentence()}};
+  PrintJson(page, out);
+}
+
 }  // namespace
-
-double LostShare(const RecipeRow& row) {
-  const double pct = std::isnan(row.lost_pct_nonzero) ? 0 : row.lost_pct_nonzero;
-  return pct + SaturatedPct(row);
-}
-
-bool IsWorse(const RecipeRow& a, const RecipeRow& b) {
-  return LostShare(a) != LostShare(b) ? LostShare(a) > LostShare(b) : a.sqnr_db < b.sqnr_db;
-}
 
 void WhatIfRecipes(const WhatIfRecipesOptions& options, std::ostream& out, std::ostream& notes) {
   const RecipeVerdict verdict = Judge(options);
   if (options.view == View::kJson) return PrintRecipesJson(options.folder, verdict, out);
   if (options.view == View::kTable) return PrintRecipes(verdict, out);
-  out << telemetry::Header<RecipeRow>() << '\n';
+  PrintCsvHeader<RecipeRow>(out);
   for (const JudgedRecipe& recipe : verdict.recipes)
-    for (const RecipeRow& row : recipe.rows) out << telemetry::FieldsOf(row).text() << '\n';
+    for (const RecipeRow& row : recipe.rows) PrintCsvRow(row, out);
   notes << verdict.Sentence() << '\n';
 }
 

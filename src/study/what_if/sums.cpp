@@ -1,11 +1,10 @@
 // A convolution's products are those of matrices: a row for each pixel, in which the taps of the
 // window follow each other and within a tap the channels, as training adds them.
-#include "study/what_if/sums.h"
-
 #include <algorithm>
 
 #include "error.h"
 #include "run/matmuls/linear_matmuls.h"
+#include "study/what_if/dumped_matmuls.h"
 
 namespace ada::study {
 namespace {
@@ -15,7 +14,7 @@ using judge::StoredTensor;
 using run::StoredMatrix;
 using scaling::AccumulatorCounts;
 using scaling::Product;
-using Counts = std::array<std::optional<AccumulatorCounts>, scaling::kProducts>;
+using ProductCounts = std::array<std::optional<AccumulatorCounts>, scaling::kProducts>;
 
 // Rows of the last axis of a linear layer's tensor, or of all of an image.
 StoredMatrix MatrixOf(const StoredTensor& tensor, std::int64_t columns) {
@@ -33,7 +32,7 @@ run::LinearMatmuls Multiplied(const config::PrecisionConfig& precision, const st
   return run::ComputeLinearMatmuls(setup, std::move(tensors));
 }
 
-void AddSumsOf(const run::LinearMatmuls& from, Product product, Product as, Counts& counts) {
+void AddSumsOf(const run::LinearMatmuls& from, Product product, Product as, ProductCounts& counts) {
   const run::ProductSums& sums = from.sums[scaling::IndexOf(product)];
   if (!sums.rule) return;
   auto& to = counts[scaling::IndexOf(as)];
@@ -55,13 +54,13 @@ StoredTensor FeaturesLast(const StoredTensor& tensor, std::int64_t features) {
   return turned;
 }
 
-Counts OfLinear(const MatmulTensors& layer, const config::PrecisionConfig& precision) {
+ProductCounts OfLinear(const MatmulTensors& layer, const config::PrecisionConfig& precision) {
   const std::int64_t out = layer.w.dims[0], in = layer.w.dims[1];
   run::LinearTensors tensors = {MatrixOf(FeaturesLast(layer.x, in), in), MatrixOf(layer.w, in), {}};
   if (layer.dy) tensors.dy = MatrixOf(FeaturesLast(layer.dy, out), out);
   const bool has_dy = static_cast<bool>(tensors.dy);
   const run::LinearMatmuls matmuls = Multiplied(precision, layer.layer, std::move(tensors));
-  Counts counts;
+  ProductCounts counts;
   for (std::size_t i = 0; i < (has_dy ? scaling::kProducts : 1); ++i)
     AddSumsOf(matmuls, static_cast<Product>(i), static_cast<Product>(i), counts);
   return counts;
@@ -137,8 +136,8 @@ StoredMatrix WeightsOf(const StoredTensor& w, const Window& window, std::int64_t
   return matrix;
 }
 
-Counts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
-                     const config::PrecisionConfig& precision) {
+ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
+                            const config::PrecisionConfig& precision) {
   for (const auto& operand : precision.operands.by_operand)
     if (operand && operand->format && std::holds_alternative<BlockFormat>(*operand->format))
       throw ConfigError("--accumulate: layer " + layer.layer +
@@ -158,7 +157,7 @@ Counts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
   Window pixel = window;  // a window of one tap
   pixel.taps[0] = pixel.taps[1] = 1;
   const auto as_it_is = [](int, std::int64_t place, std::int64_t) { return place; };
-  Counts counts;
+  ProductCounts counts;
   for (std::int64_t group = 0; group < layer.groups; ++group) {
     const std::int64_t features = group * window.features;
     run::LinearTensors forward = {Gathered(layer.x, window, window.out, window.in,
@@ -193,8 +192,8 @@ Counts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
 
 std::vector<DumpSumsRow> JudgeSums(const MatmulTensors& layer, const WindowSteps& steps,
                                    const config::PrecisionConfig& precision) {
-  const Counts counts = layer.w.dims.size() == 2 ? OfLinear(layer, precision)
-                                                 : OfConvolution(layer, steps, precision);
+  const ProductCounts counts = layer.w.dims.size() == 2 ? OfLinear(layer, precision)
+                                                        : OfConvolution(layer, steps, precision);
   std::vector<DumpSumsRow> rows;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (!counts[i]) continue;

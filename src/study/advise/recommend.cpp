@@ -1,0 +1,157 @@
+// recommend: reads the run and prints the ranges that speak for a decision; advise decides.
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "error.h"
+#include "io/file.h"
+#include "io/json_output.h"
+#include "io/shown_text.h"
+#include "study/advise/run_record.h"
+#include "study/recommend/recommendation.h"
+#include "study/run_files.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+// Probes compare with fp32 gradients, so they see also what was lost before the tensor was rounded.
+ProbedLoss WorstProbe(const std::string& folder) {
+  ProbedLoss worst;
+  if (!HasFile(folder, telemetry::ProbeRow::kFile)) return worst;
+  EachRow<telemetry::ProbeRow>(folder, [&worst](const telemetry::ProbeRow& row) {
+    if (row.lost_pct > worst.lost_pct) worst = {row.layer + "." + row.tensor, row.lost_pct};
+  });
+  return worst;
+}
+
+bool IsOfScaling(const Advice& advice) { return advice.section == "scaling"; }
+
+// Whether what is to be changed of the scaling is what the ranges speak for: then it is predicted.
+bool IsChosen(const Recommendation& ranges, const RunRecord& record,
+              const std::vector<Advice>& decided) {
+  const auto scaling = std::find_if(decided.begin(), decided.end(), IsOfScaling);
+  return scaling != decided.end() && scaling->keys == ScalingKeys(ranges.config, record.config);
+}
+
+// Powers of two as scales; null where no scale serves.
+OrderedJson ScalesJson(const Powers& powers) {
+  if (!powers.any()) return {};
+  return {{"from", std::exp2(powers.sure())}, {"to", std::exp2(powers.high)}};
+}
+
+OrderedJson NeedsJson(const RecommendOptions& options, const RunNeeds& needs) {
+  OrderedJson list = OrderedJson::array();
+  for (const TensorNeeds& t : needs.tensors)
+    list.push_back(
+        {{"tensor", t.name()},
+         {"format", FormatName(t.format)},
+         {"range_log2", t.range_log2},
+         {"largest", t.largest},
+         {"carries_scale", t.carries_s()},
+         {"scale", t.scale},
+         {"scale_low", t.scale_low},
+         {"scale_high", t.scale_high},
+         {"serving_scales",
+          t.silent() ? OrderedJson() : ScalesJson(PowersFor(t, t.format, options.headroom_bits))},
+         {"lost_pct", t.lost_pct},
+         {"lost_step", t.lost_step},
+         {"overflow", t.overflow}});
+  return list;
+}
+
+OrderedJson OperandsJson(const std::vector<judge::JudgedFormat>& judged) {
+  OrderedJson list = OrderedJson::array();
+  for (const judge::JudgedFormat& format : judged)
+    list.push_back({{"format", format.format},
+                    {"bits", format.bits},
+                    {"operands", format.operands.size()},
+                    {"failing", format.failing.size()},
+                    {"lost_pct", format.lost_pct},
+                    {"lost_by", format.lost_by},
+                    {"saturated_pct", format.saturated_pct},
+                    {"saturated_by", format.saturated_by},
+                    {"sqnr_db", format.sqnr_db},
+                    {"sqnr_by", format.sqnr_by}});
+  return list;
+}
+
+OrderedJson RangesJson(const RecommendOptions& options, const RunRecord& record,
+                       const RunNeeds& needs, const Recommendation& ranges,
+                       const std::vector<Advice>& decided) {
+  OrderedJson json = CommandJson("recommend");
+  json["run"] = options.folder;
+  json["underflow_target"] = options.underflow_target;
+  json["headroom_bits"] = options.headroom_bits;
+  json["tensors"] = NeedsJson(options, needs);
+  json["one_scale"] = ScalesJson(ranges.one_scale);
+  json["format_changes"] = OrderedJson::array();
+  for (const FormatChange& change : ranges.changes)
+    json["format_changes"].push_back({{"layer", change.layer},
+                                      {"role", change.role},
+                                      {"format", FormatName(change.format)},
+                                      {"tensors", change.tensors}});
+  json["operand_formats"] = OperandsJson(record.operands);
+  json["sure"] = GradeOf(record.config, needs);
+  json["keep"] = decided.empty();
+  json["advice"] = AdviceJson(decided);
+  json["yaml"] = decided.empty() ? "# " + NothingText(record) + "\n" : DocumentOf(decided);
+  json["lost"] = LostJson(record);
+  return json;
+}
+
+void PrintRanges(const RecommendOptions& options, const RunRecord& record, const RunNeeds& needs,
+                 const Recommendation& ranges, const std::vector<Advice>& decided,
+                 std::ostream& out) {
+  const config::Config& run = record.config;
+  out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n";
+  PrintWrapped(Visible(LostTextOf(record)), 2, out);
+  out << '\n';
+  PrintNeeds(options, needs, out);
+  out << '\n';
+  PrintRecommendation(options, needs, ranges, IsChosen(ranges, record, decided), out);
+  out << '\n';
+  PrintOperandFormats(record.operands, out);
+  PrintSums(options.folder, out);
+  PrintConfidence(options, run, needs, ranges, WorstProbe(options.folder), out);
+  if (decided.empty()) {
+    out << '\n';
+    PrintWrapped("Recommended: " + Visible(NothingText(record)), 2, out);
+    return;
+  }
+  out << "\nRecommended: what `ada-train advise` decides, for these reasons:\n";
+  for (const Advice& advice : decided)
+    PrintWrapped(
+        "  " + advice.section + ": " + Visible(advice.reason) + " (sure: " + advice.sure + ")", 4,
+        out);
+  out << "\n# Lay this over the run's configuration (train --with FILE):\n"
+      << VisibleLines(DocumentOf(decided));
+}
+
+}  // namespace
+
+// A run whose logs have no gradients cannot be judged, and the message says which key logs them.
+void Recommend(const RecommendOptions& options, std::ostream& out) {
+  const RunRecord record = ReadRecord(options);
+  const config::Config& run = record.config;
+  // Where a run has no histograms, a second reading says which key makes them.
+  const RunNeeds needs = record.needs.steps > 0 ? record.needs
+                                                : CollectNeeds(options.folder, record.history,
+                                                               options.underflow_target);
+  if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
+                   [](const TensorNeeds& t) { return t.carries_s(); }))
+    throw DataError(options.folder +
+                    "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
+                    "again with them in log.statistics");
+  const Recommendation ranges = MakeRecommendation(options, run, record.history, needs);
+  const std::vector<Advice> decided = FindAdvice(options, record);
+  if (options.json)
+    PrintJson(RangesJson(options, record, needs, ranges, decided), out);
+  else
+    PrintRanges(options, record, needs, ranges, decided, out);
+  if (!options.yaml.empty())
+    WriteFileAtomically(options.yaml, decided.empty() ? "# " + Visible(NothingText(record)) + "\n"
+                                                      : DocumentOf(decided));
+}
+
+}  // namespace ada::study
