@@ -193,9 +193,13 @@ class Draw(DrawLayers, DrawOperands):
             keys["groups"] = [{"match": "*.bias", "lr_factor": self.one(2, 0, 0.5), "decay_factor": self.one(0, 1)}]
         return keys
 
+    def shape(self, classes):
+        """Channels, rows and columns of an image."""
+        return (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
+
     def config(self):
         steps, classes = self.whole(2, 4), self.whole(2, 5)
-        shape = (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
+        shape = self.shape(classes)
         layers = self.network(shape, classes)
         names = [layer["name"] for layer in layers]
         accumulate = self.one(1, 1, 1, 1, 2, 3)

@@ -32,12 +32,13 @@ class Heads:
             "dk": (layer.c**2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g),
         }
         stored = {}
+        unsure = square(np.abs(p) + layer.p_error) / max(square(p), 1e-300) - 1  # of p's mean square
 
         def one(part, value, off, s_in, seen, seen_off):
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
                 share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
-                near = 2e-3 + float(np.max(share, initial=0.0))
+                near = 2e-3 + float(np.max(share, initial=0.0)) + (unsure if part in ("dv", "ds") else 0.0)
                 alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
             else:
                 self.decided[f"{node.name}.{part}", False] = True

@@ -177,6 +177,8 @@ class Attention(Layer):
         self.soft = np.where(seen, e / e.sum(-1, keepdims=True), 0.0)
         self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True)) + 1e-37 * (self.soft > 0)  # exp flushes
         self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
+        alone = np.broadcast_to(np.sum(seen + np.zeros(s.shape), -1, keepdims=True) == 1, s.shape)
+        self.soft_error = np.where(alone, 0.0, self.soft_error)  # of one key alone p is 1
         return self.soft, self.soft_error
 
     def forward(self, p, p_error, taken):

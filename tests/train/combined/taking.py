@@ -41,7 +41,7 @@ class Taking:
         tally.scale = tally.row_scale = scale
         counts = self.blocks.setdefault(key, Counts(form))
         before = counts.n.get("saturated", 0)
-        counts.add(seen)
+        counts.add(seen, scale)
         tally.add_block(value, decoded, {"saturated": counts.n["saturated"] - before})
         return tally, counts
 
@@ -141,14 +141,14 @@ class Taking:
                 return taken, scale, -126
             return form.round(single(taken * scale)), scale, form.lowest
         tensor = name.split(".")[1]
-        at = {"w": (node.name, "w"), "x": (self.network.root(node.inputs[0]), "y")}
+        at = {"w": (node.owner.name, "w"), "x": (self.network.root(node.inputs[0]), "y")}
         own, form = self.used[at[tensor] if tensor in at else self.dy_from(node)]
         return (taken, 1.0, form.lowest) if own is None else (form.round(single(taken * own)), own, form.lowest)
 
     def dy_from(self, node):
         """Layer and tensor of which a layer's dy is stored: a sum of branches, or what one reader gave."""
         readers = node.readers
-        if len(readers) > 1:
+        if len(readers) > 1 or readers and readers[0].kind == "attention":
             return node.name, "dy"
         if not readers:
             return "loss", "dx"
@@ -164,7 +164,7 @@ class Taking:
         of = node.name
         if role == "activations":
             of = self.network.root(node.inputs[0])
-        at = {"weights": (node.name, "w"), "activations": (of, "y")}
+        at = {"weights": (node.owner.name, "w"), "activations": (of, "y")}
         own, form = self.used[at[role] if role in at else self.dy_from(node)]
         return form.round(stored) if form.name == "bf16" and own is None else stored
 

@@ -142,6 +142,7 @@ class Updates(MoreRules):
         m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
         m_off, v_off = m_off + 1e-44, 1e-44 + (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
+        v_off = np.where(np.isinf(v), 0.0, v_off)  # what left the state's format divides to zero
         self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
         root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
         top = m / (1 - b1**self.count)
