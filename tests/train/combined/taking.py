@@ -118,6 +118,12 @@ class Taking:
         if product == "dw":
             low_a, low_b = (low_a, low_b) if layer.transposed and order is of_convolution else (low_b, low_a)
         row = self.sums_rows.setdefault((node.name, product), Accumulated())
+        if np.ndim(scale_a) or np.ndim(scale_b):
+            spread = [np.broadcast_to(s, c.shape).astype(np.float64) for s, c in ((scale_a, a), (scale_b, b))]
+            scales, _ = order(layer, product, *spread)
+            taps = 1 if product == "dw" or order is of_linear else math.prod(layer.kernel)
+            made = [rule.by_rows(*pair, *of, taps, low_a, low_b, row) for pair, of in zip(pairs, scales)]
+            return back([value for value, _ in made]), back([error for _, error in made])
         made = []
         for x, w in pairs:
             result, count, cut = rule.sums(x, w, low_a, low_b)
