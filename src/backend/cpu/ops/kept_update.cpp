@@ -149,7 +149,7 @@ void KeptParameter::KeepState(std::size_t state, const ComputedStretch& computed
   if (counts == nullptr || (grid.exact && !coders_[state])) return;
   UpdateCounts& found = counts->of[part + 1];
   for (std::int64_t i = 0; i < computed.n; ++i) found.AddKept(grid, wide[i], to[i]);
-  // Under a scale of its own a value lies below the smallest code where it becomes zero.
+  // A value lies below the smallest code where it becomes zero.
   if (coders_[state]) found.below = found.zeros_after;
 }
 
