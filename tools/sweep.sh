@@ -38,7 +38,8 @@ Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON (
 TEXT
 }
 
-note() { echo "sweep.sh: $*" >&2; }
+# Where the terminal or the reader has gone, the sweep still ends in order.
+note() { echo "sweep.sh: $*" >&2 || true; }
 refuse() { note "$1"; exit 2; }
 
 out='' named='' only='' action=run jobs=1 threads='' slurm='' tasks=1 plan=()
@@ -124,6 +125,10 @@ status=0
 run_all || status=$?
 part table "$out"
 note "$out/sweep.csv: a row for each run; $out/sweep_summary.csv: mean and deviation over seeds"
+if [ -n "$signal" ]; then # there may be nobody left to read
+  part show "$out" || true
+  exit "$status"
+fi
 part show "$out"
-[ -n "$signal" ] || note_effect "$out"
+note_effect "$out"
 exit "$status"

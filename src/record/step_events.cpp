@@ -131,7 +131,7 @@ bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
       : at.tensor == "accumulated"       ? " % of its gradients' parts vanish in sums in "
                                          : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
-                              at.format.text + " at scale " + ShortestText(at.scale) +
+                              at.format.text + " at scale " + ShortestText(at.scale()) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
   Add(r, "underflow_alert", {at.layer, at.tensor, NineDigits(pct)}, message);
   WriteLine(r, message);

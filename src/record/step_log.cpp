@@ -128,7 +128,7 @@ void StepLog::WriteTensors(const step::StepResult& r, const step::BatchCounts& c
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.total_scale(), p.per_tensor_factor()},
+    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.carried(), p.per_tensor_factor()},
                    counts.LoggedStats(i), ErrorOf(r, p));
     if (p.blocks != nullptr) WriteBlocks(r, p, counts.LoggedBlocks(i));
   }
@@ -213,7 +213,7 @@ void StepLog::WriteUnderflow(const step::StepResult& r, const CountedTensor& at,
                              const TensorStats& stats, const telemetry::ProbeError& error) {
   if (events_.Underflow(r, at, stats) && !news_.alert)
     news_.alert = true, news_.alert_layer = at.layer;
-  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error,
+  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.carried, stats, error,
                       at.per_tensor_scale);
 }
 

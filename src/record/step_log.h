@@ -64,9 +64,9 @@ struct EventTensor {
 struct CountedTensor {
   std::string layer, tensor;
   telemetry::FormatLabel format;
-  double scale = 1;
-  double per_tensor_scale =
-      1;  // the part of it that is the tensor's own, which counts do not carry
+  double carried = 1;           // S, which the counted values carry
+  double per_tensor_scale = 1;  // by which they are multiplied beside it when they are rounded
+  double scale() const { return carried * per_tensor_scale; }
 };
 
 // The events of a step, as rows of events.csv and lines of the log: overflow with its first layer,

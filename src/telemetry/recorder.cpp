@@ -36,12 +36,12 @@ void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& l
 }
 
 void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                         const std::string& tensor, const FormatLabel& format, double scale,
+                         const std::string& tensor, const FormatLabel& format, double carried,
                          const TensorStats& stats, const ProbeError& error,
                          double per_tensor_scale) {
   if (logs_)
-    logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error, per_tensor_scale);
-  layers_.AddUnderflow(layer, tensor, scale, stats, format.text, step);
+    logs_->Underflow(step, epoch, layer, tensor, format, carried, stats, error, per_tensor_scale);
+  layers_.AddUnderflow(layer, tensor, carried * per_tensor_scale, stats, format.text, step);
   if (tensorboard_) tensorboard_->Underflow(step, layer, tensor, stats);
 }
 

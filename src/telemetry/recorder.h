@@ -33,7 +33,7 @@ class Recorder {
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
              const std::string& policy, const scaling::ScaleDecision& decision);
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                 const std::string& tensor, const FormatLabel& format, double scale,
+                 const std::string& tensor, const FormatLabel& format, double carried,
                  const TensorStats& stats, const ProbeError& error = {},
                  double per_tensor_scale = 1);
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,

@@ -177,7 +177,7 @@ void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& la
 }
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                        const std::string& tensor, const FormatLabel& format, double scale,
+                        const std::string& tensor, const FormatLabel& format, double carried,
                         const TensorStats& stats, const ProbeError& error,
                         double per_tensor_scale) {
   ADA_CHECK(stats.full);
@@ -187,7 +187,7 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.layer = layer;
   row.tensor = tensor;
   row.format = format.text;
-  row.scale = scale;
+  row.scale = carried * per_tensor_scale;
   row.numel = stats.numel;
   row.zeros_before = stats.zeros_before;
   row.zeros_after = stats.zeros_after;
@@ -199,7 +199,6 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.overflow = stats.overflow;
   row.inf = stats.inf;
   row.nan = stats.nan;
-  const double carried = scale / per_tensor_scale;
   const double smallest = stats.min_abs, largest = stats.max_abs;
   if (smallest > 0) {  // a finite value that is not zero
     row.min_abs = smallest / carried;

@@ -60,10 +60,10 @@ class RunLogs {
   void Step(const StepRow& row);
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
              const std::string& policy, const scaling::ScaleDecision& decision);
-  // `stats` must be full; its values carry `scale` without the part that is the tensor's own, and
-  // are logged without any.
+  // `stats` must be full; its values carry `carried` and are logged without any scale. The tensor's
+  // own may be 0 or NaN.
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                 const std::string& tensor, const FormatLabel& format, double scale,
+                 const std::string& tensor, const FormatLabel& format, double carried,
                  const TensorStats& stats, const ProbeError& error = {},
                  double per_tensor_scale = 1);
   // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then

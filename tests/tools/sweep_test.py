@@ -193,7 +193,7 @@ class SweepTest(SweepCase):
         self.assertEqual(self.column("status"), {"seed=1": "finished", "seed=2": "finished"})
 
     def interrupted(self, number):
-        """Starts three runs that wait, two at a time, and sends a signal."""
+        """Starts three runs that wait, two at a time, and sends a signal (SIGHUP twice, as a terminal does)."""
         options = ("-j", "2", "--vary", "mode=wait", "--vary", "seed=1,2,3")
         process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -206,11 +206,14 @@ class SweepTest(SweepCase):
             os.killpg(process.pid, number)  # as a terminal does: the whole foreground group
         else:
             process.send_signal(number)
+        if number == signal.SIGHUP:
+            time.sleep(0.1)
+            process.send_signal(number)
         _, text = process.communicate(timeout=60)
         return options, process.returncode, text
 
     def test_a_signal_lets_the_runs_write_checkpoints(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             with self.subTest(number):
                 options, status, text = self.interrupted(number)
                 self.assertEqual(status, code, text)
@@ -226,6 +229,18 @@ class SweepTest(SweepCase):
                 self.assertEqual(len(self.calls()), 3)
                 self.assertEqual(set(self.column("status").values()), {"finished"})
                 subprocess.run(["rm", "-r", self.out], check=True)
+
+    def test_a_closed_pipe_lets_the_runs_write_checkpoints(self):
+        """As SWEEP 2>&1 | head: the next line ends the sweep, and no run goes on without it."""
+        options = ("-j", "2", "--vary", "mode=good", "mode=wait", "--vary", "seed=1,2")
+        process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process.stderr.readline()
+        process.stderr.close()
+        self.assertEqual(process.wait(60), 141)
+        self.assertNotIn("finished", [self.column("status").get(f"mode=wait__seed={seed}") for seed in (1, 2)])
+        self.assertEqual(subprocess.run(["flock", "-n", self.out / "sweep_logs" / ".lock", "true"],
+                                        check=False).returncode, 0)
 
     def test_one_sweep_at_a_time(self):
         self.out.joinpath("sweep_logs").mkdir(parents=True)

@@ -37,18 +37,19 @@ try:
     import numpy as np
     import draws
     from beside import Beside
+    from draw_language import DrawLanguage
     from network import Network
     from runs import Run
     from storing import Unsure
 except ImportError:
     np = None
 
-COUNT = 300 if os.environ.get("ADA_SLOW") else 15
+COUNT, LANGUAGE = (230, 70) if os.environ.get("ADA_SLOW") else (10, 5)
 
 
-def one(program, seed, folder):
+def one(program, seed, folder, language=False):
     """What differs in the network of a seed, the reference that compared it (None: it was not reached), and the run."""
-    draw = draws.Draw(seed)
+    draw = (DrawLanguage if language else draws.Draw)(seed)
     config, shape = draw.config()
     network = Network(config, shape)
     arrays, weights = draw.arrays(config, shape), draw.weights(network)
@@ -82,7 +83,7 @@ def keys_of(value, path=""):
         yield path
 
 
-def many(program, seeds, keep=None):
+def many(program, seeds, keep=None, language=False):
     """Runs the networks of the seeds, prints what differs; the number of those that do."""
     program = str(pathlib.Path(program).resolve())
     keys, found = collections.Counter(), collections.Counter()
@@ -90,7 +91,7 @@ def many(program, seeds, keep=None):
     for seed in seeds:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ada-combined-"))
         try:
-            differences, beside, run = one(program, seed, folder)
+            differences, beside, run = one(program, seed, folder, language)
             keys.update(set(keys_of(run.config)))
         except Exception:  # a fault of the reference
             differences, beside = [traceback.format_exc()], None
@@ -118,6 +119,10 @@ class Combined(unittest.TestCase):
     def test_networks(self):
         self.assertEqual(many(os.environ["ADA_BINARY"], range(1, COUNT + 1), os.environ.get("ADA_KEEP")), 0)
 
+    def test_language_models(self):
+        chosen = range(1, LANGUAGE + 1)
+        self.assertEqual(many(os.environ["ADA_BINARY"], chosen, os.environ.get("ADA_KEEP"), language=True), 0)
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -125,7 +130,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1, help="of the first network")
     parser.add_argument("--count", type=int, default=300, help="how many, with the seeds that follow")
     parser.add_argument("--keep", help="folder for the inputs and outputs of networks that differ")
+    parser.add_argument("--language", action="store_true", help="language models, not networks of images")
     options = parser.parse_args()
     if np is None:
         sys.exit("combined_test.py: needs NumPy (python3-numpy)")
-    sys.exit(1 if many(options.program, range(options.seed, options.seed + options.count), options.keep) else 0)
+    chosen = range(options.seed, options.seed + options.count)
+    sys.exit(1 if many(options.program, chosen, options.keep, options.language) else 0)

@@ -324,6 +324,26 @@ class OperandCounts(unittest.TestCase):
             for key in ("numel", "blocks", "lost_scale_floor", "lost_beside_largest", "saturated"):
                 self.assertEqual(row[key], asked[layer, operand][key], (name, key))
 
+    def test_a_scale_of_zero(self):
+        """inf leaves torchao's scale 0, by which values are divided: they end as NaN, not as zeros, though scaled
+        they lie below the smallest number. Extremes are those of the tensor."""
+        for kind in ("current", "row"):
+            with self.subTest(kind):
+                out = self.run_program("{dy: fp8_e5m2, tensor_scaling: {kind: %s, rule: torchao}}" % kind, options=(
+                    "--set", "precision.gradients=fp16", "scaling.scale=2.0e+6", "train.max_steps=2"))
+                row = {(r["step"], r["layer"], r["tensor"]): r
+                       for r in rows(out / "underflow.csv")}["2", "fc", "dx.dy"]
+                dy = self.dump(out, 2)["fc.dy"].reshape(21, 10)
+                broken = np.isinf(dy).any(axis=1) if kind == "row" else np.full(21, np.isinf(dy).any())
+                below = (np.isfinite(dy) & broken[:, None]).sum()
+                self.assertGreater(below, 0)
+                self.assertEqual(int(row["inf"]), np.isinf(dy).sum())
+                self.assertEqual(int(row["underflow"]), 0)
+                self.assertEqual(int(row["zeros_after"]), (dy[~broken] == 0).sum())
+                self.assertAlmostEqual(float(row["below_min_pct"]), 100 * below / dy.size, 6)
+                least = np.abs(dy)[np.isfinite(dy) & (dy != 0)].min()
+                self.assertAlmostEqual(float(row["min_abs"]) * 2.0e+6 / least, 1, 7)
+
     def test_transposed_convolutions(self):
         """Blocks run along the axis that a product sums over, in every place that tells of them."""
         fc = "    - {name: fc, kind: linear"

@@ -120,13 +120,17 @@ finish() {
 
 # Passes a signal on to all runs; nothing new is started afterwards.
 stop_all() {
-  local pid
-  if [ -z "$signal" ] && [ ${#running[@]} -gt 0 ]; then
-    note "stopping: each run writes a checkpoint (again: at once)"
-  fi
+  local pid before=$signal
   signal=$1
   for pid in "${!running[@]}"; do tell_to_stop "$pid"; done
+  if [ -z "$before" ] && [ ${#running[@]} -gt 0 ]; then
+    note "stopping: each run writes a checkpoint (again: at once)"
+  fi
 }
+
+# For signals that come again by themselves: a terminal that closes sends SIGHUP twice, and each
+# line after the end of a pipe's reader gives SIGPIPE.
+stop_once() { [ -n "$signal" ] || stop_all "$1"; }
 
 # Waits until a run has ended, or a signal has come.
 wait_for_one() {
@@ -147,7 +151,9 @@ wait_for_one() {
 run_all() {
   local decisions what name why failure
   trap 'stop_all 2' INT
-  trap 'stop_all 15' TERM HUP
+  trap 'stop_all 15' TERM
+  trap 'stop_once 1' HUP
+  trap 'stop_once 13' PIPE
   mapfile -t decisions < <(part check "$program" "$out")
   total=${#decisions[@]}
   note "$total runs in $out, $jobs at a time, threads of each: $threads"
@@ -182,7 +188,8 @@ run_alone() {
     trap 'stop_all 15' USR1
     trap 'signal=15' TERM HUP INT
   else
-    trap 'stop_all 15' TERM HUP INT
+    trap 'stop_all 15' TERM INT
+    trap 'stop_once 1' HUP
   fi
   IFS=$'\t' read -r what name why < <(part check "$program" "$out" "$1") || return 2
   mkdir -p "$out/sweep_logs"

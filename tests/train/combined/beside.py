@@ -26,8 +26,11 @@ from updates import Joined, Updates
 class Beside(Storing, Taking, Decisions, Heads):
     def __init__(self, run, arrays, weights):
         self.run, self.config = run, run.config
-        x = arrays["train.images"].astype(np.float64)
-        self.images, self.labels = self.normalized(x).transpose(0, 3, 1, 2), arrays["train.labels"]
+        if "train.tokens" in arrays:  # of sequences: one number a position, and what follows it
+            self.images, self.labels = arrays["train.tokens"][:, None, :, None], arrays["train.targets"]
+        else:
+            x = arrays["train.images"].astype(np.float64)
+            self.images, self.labels = self.normalized(x).transpose(0, 3, 1, 2), arrays["train.labels"][:, None]
         self.network = Network(self.config, self.images.shape[1:])
         self.policy = policy_of(self.config, self.network)
         self.updates = Updates(self.config)
@@ -91,17 +94,18 @@ class Beside(Storing, Taking, Decisions, Heads):
             self.differ("steps.csv scale", row["scale"], f"expected {self.loss_scale!r}")
         self.loss_scale = float(row["scale"])
         loss, right = 0.0, 0
+        counted = int(np.sum(self.labels[first : first + size] >= 0))  # positions with a target
         for part in range(parts):
             self.part, self.dump = part, whole_dump if part == parts - 1 else None
             some = slice(first + part * size // parts, first + (part + 1) * size // parts)
             logits = self.forward(self.images[some])
-            part_loss, part_right, gradient, error = self.loss(logits, self.labels[some], size)
+            part_loss, part_right, gradient, error = self.loss(logits, self.labels[some], counted)
             loss, right = loss + part_loss, right + part_right
             self.backward(gradient, error)
             if self.dump is None and (self.broken or self.not_finite):
                 raise Unsure("a part of the batch that no dump holds is not finite")
         self.dump = whole_dump
-        self.close(row, loss, right, size)
+        self.close(row, loss, right, counted)
 
     def load_weights(self, dump):
         self.dump = dump
@@ -109,19 +113,21 @@ class Beside(Storing, Taking, Decisions, Heads):
         for node in self.network.nodes:
             for name in node.layer.params:
                 node.layer.params[name] = self.masters[f"{node.name}.{name}"]
-            if node.layer.weighted:
+            if node.copied:
                 w = node.layer.params["weight"]
                 form = self.precision.form("weights", node.name, own)
                 node.layer.copy = self.keep(node.name, "w", w, 0.0, form, own=own)
+            elif node.owner is not node:
+                node.layer.copy = node.owner.layer.copy
 
     def forward(self, images):
         own = self.precision.own_scales is not None
         form = self.precision.form("activations", "input", own)
-        ys = {"input": self.keep("input", "y", images, 0.0, form, own=own)}
+        ys = {"input": images if self.network.language else self.keep("input", "y", images, 0.0, form, own=own)}
         for node in self.network.nodes:
             xs = [ys[i] for i in node.inputs]
             form = self.precision.form("activations", node.name, own)
-            self.spreading(node.layer, *xs, *([node.layer.copy] if node.layer.weighted else []))
+            self.spreading(node.layer, *xs, *([node.layer.copy] if node.layer.decides and node.layer.weighted else []))
             if isinstance(node.layer, products.Product):
                 node.took, node.scales = {}, {}
                 node.layer.accumulated = lambda *product, node=node: self.accumulated(node, *product)
@@ -139,8 +145,12 @@ class Beside(Storing, Taking, Decisions, Heads):
         return ys[self.network.nodes[-1].name]
 
     def loss(self, logits, labels, size):
-        z = logits.reshape(len(logits), -1)
-        classes = z.shape[1]
+        """Loss, how many are right, the logits' gradient and its error: of the labels [n, positions], of which negative
+        ones are left out; size: how many the whole batch has."""
+        positions = labels.shape[1]
+        z = logits.reshape(len(logits), -1, positions).transpose(0, 2, 1).reshape(labels.size, -1)
+        classes, seen, labels = z.shape[1], (labels >= 0).reshape(-1, 1), np.maximum(labels, 0).reshape(-1)
+        size = max(size, 1)
         with np.errstate(invalid="ignore", over="ignore"):
             top = z.max(1, keepdims=True)
             log_sum = np.log(np.exp(z - top).sum(1, keepdims=True)) + top
@@ -149,15 +159,17 @@ class Beside(Storing, Taking, Decisions, Heads):
         target = np.full(z.shape, smooth / classes)
         target[np.arange(len(z)), labels] += 1 - smooth
         with np.errstate(invalid="ignore"):
-            loss = float(np.where(target > 0, target * (log_sum - z), 0).sum() / size)
-            gradient = (p - target) / size * self.loss_scale
+            loss = float(np.where((target > 0) & seen, target * (log_sum - z), 0).sum() / size)
+            gradient = np.where(seen, (p - target) / size * self.loss_scale, 0.0)
         error = (
             (1e-37 + p * (2e-6 + 2e-7 * np.abs(z - log_sum)) + 1.2e-7 * target + 1e-7 * np.abs(p - target))
             / size
             * self.loss_scale
         )
-        right = int(np.sum(np.argmax(z, 1) == labels))
-        return loss, right, gradient.reshape(logits.shape), np.where(np.isfinite(error), error, 0).reshape(logits.shape)
+        right = int(np.sum((np.argmax(z, 1) == labels) & seen[:, 0]))
+        error = np.where(np.isfinite(error) & seen, error, 0)
+        back = lambda a: a.reshape(len(logits), positions, classes).transpose(0, 2, 1).reshape(logits.shape)
+        return loss, right, back(gradient), back(error)
 
     def backward(self, gradient, error):
         last = self.network.nodes[-1].name
@@ -185,12 +197,20 @@ class Beside(Storing, Taking, Decisions, Heads):
             layer.operand = lambda name, stored: self.operand(node, name, stored, scale if name.endswith("dy") else 1.0)
         found = self.attention(node, dy, scale) if node.kind == "attention" else layer.backward(dy)
         for name, (value, off) in layer.grads.items():
-            key = f"{node.name}.{name}"
+            owner = node.owner if name == "weight" else node
+            key = f"{owner.name}.{name}"
             with np.errstate(over="ignore", invalid="ignore"):
                 part = value / scale
                 power = math.frexp(scale)[0] == 0.5
                 part_error = off / scale + (0 if power else np.abs(part) * 1.2e-7)
                 part_error = part_error + TINY * ((np.abs(part) < 2.0**-120) & (single(part) != part))
+                if owner is not node:  # it is added to what the owner gives
+                    node.owner.layer.shared = part, part_error
+                    continue
+                if node.tied is not None and name == "weight":
+                    value, off = node.layer.shared
+                    error = np.abs(part + value) * 1.2e-7 * (single(part + value) != part + value)
+                    part, part_error = part + value, part_error + off + error
                 self.add_part(node, name, key, part, part_error)
         if not any(goes_on) or node.kind == "attention":
             for i, value in zip(node.inputs, found):

@@ -186,9 +186,9 @@ class Counts:
 
     def __init__(self, form):
         self.form, self.n = form, {}
-        self.logs, self.pairs = [], []
+        self.parts = []  # of each part: S of its values, log2 of its blocks' scales, their signal and noise
 
-    def add(self, seen):
+    def add(self, seen, scale=1.0):
         form, v, block = self.form, seen["v"], seen["block"]
         inside, decoded = seen["inside"], seen["decoded"]
         count = lambda what: int(np.sum(what & inside))
@@ -222,18 +222,20 @@ class Counts:
         for name, value in found.items():
             self.n[name] = self.n.get(name, 0) + int(value)
         by = seen["by"][used]
-        self.logs.append(np.log2(by[np.isfinite(by) & (by > 0)]))
+        logs = np.log2(by[np.isfinite(by) & (by > 0)])
         safe = lambda a: np.where(np.isfinite(a), a, 0.0)
         whole = ~broken & np.isfinite(v).all(axes, keepdims=True)
         signal = (safe(v) ** 2 * inside).sum(axes, keepdims=True)[whole]
         noise = (safe(decoded - v) ** 2 * inside).sum(axes, keepdims=True)[whole]
-        self.pairs.append((signal, noise))
+        self.parts.append((scale, logs, signal, noise))
 
     def differs(self, row):
-        """Columns that are not what they should be: (column, written, expected)."""
+        """Columns that are not what they should be: (column, written, expected). Values of earlier parts are brought
+        to the last one's S."""
         wrong = [(k, row[k], v) for k, v in self.n.items() if int(row[k]) != v]
-        logs = np.concatenate(self.logs)
-        signal, noise = (np.concatenate([p[i] for p in self.pairs]) for i in (0, 1))
+        more = [self.parts[-1][0] / part[0] for part in self.parts]
+        logs = np.concatenate([part[1] + np.log2(m) for m, part in zip(more, self.parts)])
+        signal, noise = (np.concatenate([part[i] * m**2 for m, part in zip(more, self.parts)]) for i in (2, 3))
         want = {}
         if logs.size:
             want.update(scale_log2_min=logs.min(), scale_log2_max=logs.max(), scale_log2_mean=logs.mean())

@@ -77,10 +77,9 @@ class Decisions:
                 return self.compare_decision(
                     name, written, scale, [(1.0, None, 1.0, 1.0, "nonfinite")], only=("alpha", "limit")
                 )
-            value, word = rules.unbound(method, keys, dy, seen, u_min, u_max)
-            options = [(value, word)]
-            if word != "one":
-                options += [(value * (1 + near), word), (value * (1 - near), word)]
+            value, words = rules.unbound(method, keys, dy, seen, u_min, u_max)
+            ends = (1, 1 + near, 1 - near) if words != "one" else (1,)
+            options = [(value * end, word) for word in words.split(" or ") for end in ends]
             state["cached"] = options
         state["passes"] += 1
         choices = []

@@ -41,7 +41,9 @@ class DrawOperands:
         """precision.accumulate and its entries, where scales are those that the reference adds up."""
         wanted = self.chance(0.25)
         text = str(keys)
-        beyond = ("'row'", "'scale': 'fp32'", "torchao", "modelopt", "four_over_six", "fp8_block128", "preset")
+        beyond = ("'tensor_scale': 'row'", "'scale': 'fp32'", "modelopt", "four_over_six", "fp8_block128", "preset")
+        if self.chance(0.5):
+            beyond += ("'row'", "torchao")
         if not wanted or any(word in text for word in beyond):
             return
         keys["accumulate"] = self.accumulate()

@@ -45,6 +45,23 @@ class Draw(DrawLayers, DrawOperands):
     def few_bits(self):
         return self.one("fp16", "bf16", "fp8_e5m2", {"exponent": 5, "mantissa": 4}, {"exponent": 6, "mantissa": 7})
 
+    def state_layout(self):
+        """precision.optimizer_state: formats, some by the state, with scales or rounded by chance."""
+        if self.chance(0.15):
+            return self.one("te_fp16", "te_fp8")
+        keys = {"format": self.few_bits()}
+        if self.chance(0.4):
+            self.maybe(keys, "exp_avg", 0.5, self.few_bits(), "fp8_e4m3")
+            self.maybe(keys, "exp_avg_sq", 0.5, self.few_bits(), "fp32")
+            self.maybe(keys, "momentum", 0.5, self.few_bits())
+        if self.chance(0.3):
+            keys["scaling"] = self.one("tensor", "block")
+            if keys["scaling"] == "block":
+                self.maybe(keys, "block", 0.7, 16, 32)
+        else:
+            self.maybe(keys, "rounding", 0.2, "stochastic")
+        return keys
+
     def precision(self, names):
         if self.chance(0.1):
             return {"preset": self.one("autocast", "autocast_cpu"), "format": self.one("fp16", "bf16")}
@@ -56,7 +73,9 @@ class Draw(DrawLayers, DrawOperands):
         self.maybe(keys, "overflow", 0.3, "saturate", "saturate", "format", "none", "saturate_finite")
         self.maybe(keys, "rounding", 0.15, *MODES)
         self.maybe(keys, "masters", 0.3, {"format": self.few_bits()})
-        self.maybe(keys, "optimizer_state", 0.2, {"format": self.few_bits()})
+        self.maybe(keys, "optimizer_state", 0.3, self.state_layout())
+        if "masters" in keys:
+            self.maybe(keys["masters"], "rounding", 0.25, "stochastic")
         if "masters" in keys and keys["masters"] == keys.get("optimizer_state"):
             keys["masters"]["arithmetic"] = "fp32"  # updates.py rounds once
         if self.chance(0.3):
@@ -193,9 +212,13 @@ class Draw(DrawLayers, DrawOperands):
             keys["groups"] = [{"match": "*.bias", "lr_factor": self.one(2, 0, 0.5), "decay_factor": self.one(0, 1)}]
         return keys
 
+    def shape(self, classes):
+        """Channels, rows and columns of an image."""
+        return (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
+
     def config(self):
         steps, classes = self.whole(2, 4), self.whole(2, 5)
-        shape = (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
+        shape = self.shape(classes)
         layers = self.network(shape, classes)
         names = [layer["name"] for layer in layers]
         accumulate = self.one(1, 1, 1, 1, 2, 3)

@@ -27,17 +27,18 @@ class Heads:
         square = lambda a: float(np.mean(a**2))
         operands = {
             "dv": (square(p), least(p), top(p), t * g),
-            "ds": (square(p) * square(v), least(p) * (least(v) or 0.0), top(p) * top(v), layer.width),
+            "ds": (square(p) * square(v), (least(p) or 0.0) * (least(v) or 0.0), top(p) * top(v), layer.width),
             "dq": (layer.c**2 * square(layer.k), layer.c * (least(layer.k) or 0), layer.c * top(layer.k), t),
             "dk": (layer.c**2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g),
         }
         stored = {}
+        unsure = np.nan_to_num(square(np.abs(p) + layer.p_error) / max(square(p), 1e-300) - 1)  # of p's mean square
 
         def one(part, value, off, s_in, seen, seen_off):
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
                 share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
-                near = 2e-3 + float(np.max(share, initial=0.0))
+                near = 2e-3 + float(np.max(share, initial=0.0)) + (unsure if part in ("dv", "ds") else 0.0)
                 alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
             else:
                 self.decided[f"{node.name}.{part}", False] = True
@@ -66,13 +67,16 @@ class Heads:
         form = self.gradient_form(before.name)
         target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
         whole, off = (
-            np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1)
+            np.concatenate([layer.join(single(stored[k][i] * single(target / stored[k][2]))) for k in names], 1)
+            for i in (0, 1)
         )
         whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
         if (node.name, "ds") in self.loose:
             self.loose.add((before.name, "dy"))
             if self.dump is None and not self.twins:
                 raise Unsure(before.name)
+            own = self.own_scale(before.name, "dy", form, target) if self.own_gradients() else None
+            self.used[before.name, "dy"] = own, form
             return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
         return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
 

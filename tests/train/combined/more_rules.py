@@ -13,6 +13,7 @@ HALF = 0.71e-45  # half of fp32's smallest number: torch multiplies by the rate 
 def ratio(top, top_off, square, square_off, eps):
     """top / (sqrt(square) + eps), and how far it may be off."""
     root = lambda x: np.sqrt(np.maximum(x, 0)) + eps
+    square_off = np.where(np.isinf(square), 0.0, square_off)  # what left the state's format divides to zero
     value = top / root(square)
     least = np.maximum(np.abs(top) - top_off, 0) / root(square + square_off)
     most = (np.abs(top) + top_off) / root(square - square_off)
@@ -70,9 +71,10 @@ class MoreRules:
         m = last + (1 - b1) * total
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(last) + np.abs((1 - b1) * total)) + TINY
         u = np.maximum(b2 * self.before(name, "exp_inf", w), np.abs(total) + self.keys.get("epsilon", 1e-8))
-        u_off = off + OFF * u
+        u_off = np.where(np.isinf(u), 0.0, off + OFF * u)
+        least = np.maximum(u - u_off, self.keys.get("epsilon", 1e-8) * (1 - OFF))
         step = lr / (1 - b1**self.count) * m / u
-        error = lr / (1 - b1**self.count) * (np.abs(m) + m_off) / (u - u_off) - np.abs(step) + 1e-5 * np.abs(step)
+        error = lr / (1 - b1**self.count) * (np.abs(m) + m_off) / least - np.abs(step) + 1e-5 * np.abs(step)
         return step, error, self.kept(name, after, exp_avg=(m, m_off), exp_inf=(u, u_off))
 
     def lion(self, name, w, g, off, lr, decay, after):

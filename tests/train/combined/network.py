@@ -7,6 +7,7 @@ import norms
 import products
 from formats import Format
 from operands import Operands
+from sequences import Embedding, Position
 
 ROLES = ("activations", "weights", "gradients", "weight_gradients")
 CLASSES = {
@@ -35,6 +36,8 @@ CLASSES = {
     "rms_norm": norms.LayerNorm,
     "l2_normalize": norms.L2,
     "attention": norms.Attention,
+    "embedding": Embedding,
+    "position_embedding": Position,
     **{name: kinds.Function for name in kinds.FUNCTIONS},
 }
 
@@ -55,7 +58,7 @@ def entries(listed, *names):
 
 
 PRODUCTS = ("conv2d", "conv_transpose2d", "linear", "attention")
-ALWAYS_FP32 = ("l2_normalize",)
+ALWAYS_FP32 = ("l2_normalize", "embedding", "position_embedding")
 FP32_ON_CUDA = ("layer_norm", "rms_norm", "upsample")
 
 
@@ -119,12 +122,15 @@ class Precision(Operands):
         found = []
         for entry in self.keys["layers"]:
             matched = [n for n in self.network.nodes if fnmatch.fnmatchcase(n.name, entry["match"])]
-            output = fnmatch.fnmatchcase("input", entry["match"]) and ("format" in entry or "activations" in entry)
+            images = not self.network.language and fnmatch.fnmatchcase("input", entry["match"])
+            output = images and ("format" in entry or "activations" in entry)
             output |= any(not n.layer.moves for n in matched) and any(
                 k in entry for k in ("format", "activations", "gradients")
             )
-            weight = any(n.layer.weighted for n in matched) and any(
-                k in entry for k in ("format", "weights", "weight_gradients", "operands", "accumulate")
+            weight = any(n.copied for n in matched) and any(k in entry for k in ("format", "weights"))
+            weight |= any("weight" in n.layer.params and n.layer.weighted for n in matched) and "weight_gradients" in entry
+            weight |= any(isinstance(n.layer, products.Product) for n in matched) and any(
+                k in entry for k in ("operands", "accumulate")
             )
             if not output and not weight:
                 found.append(entry["match"])
@@ -140,6 +146,12 @@ class Precision(Operands):
 class Node:
     def __init__(self, name, kind, layer, inputs):
         self.name, self.kind, self.layer, self.inputs, self.readers = name, kind, layer, inputs, []
+        self.tied = None  # the layer that multiplies the weight of this one
+
+    @property
+    def copied(self):
+        """Whether a rounded copy of its weight is multiplied, be it by another layer."""
+        return isinstance(self.layer, products.Product) and self.owner is self or self.tied is not None
 
 
 class Network:
@@ -147,7 +159,8 @@ class Network:
         """shape: (channels, rows, columns) of an image."""
         self.config, self.nodes, self.by_name, self.reads_images = config, [], {}, []
         classes = config["model"]["classes"]
-        before, sequences = "input", set()
+        self.language = config.get("task") == "language"
+        before, sequences = "input", {"input"} if self.language else set()
         for keys in config["model"]["layers"]:
             inputs = keys.get("inputs", [before])
             shapes = [shape if i == "input" else self.by_name[i].layer.shape for i in inputs]
@@ -157,6 +170,10 @@ class Network:
                 sequences.add(keys["name"])
             keys["sequence"] = in_sequence
             node = Node(keys["name"], keys["kind"], CLASSES[keys["kind"]](keys, shapes), inputs)
+            node.owner = self.by_name.get(keys.get("weight_of"), node)  # of the weight that it multiplies
+            if node.owner is not node:
+                node.layer.params.pop("weight")
+                node.owner.tied = node
             for i in inputs:
                 (self.by_name[i].readers if i != "input" else self.reads_images).append(node)
             node.trained_before = any(

@@ -115,7 +115,8 @@ class L2(Layer):
         self.length = np.sqrt((x**2).sum(1, keepdims=True))
         self.gamma = self.params["weight"].reshape(1, -1, 1, 1)
         value = self.gamma * x / (self.length + self.eps)
-        return value, np.abs(value) * OFF
+        self.off = np.where(self.length > 2.0**125, 1.0, OFF)  # of a length whose inverse is subnormal
+        return value, np.abs(value) * self.off
 
     def backward(self, dy):
         g, n = dy * self.gamma, self.length + self.eps
@@ -124,8 +125,8 @@ class L2(Layer):
         value = g / n - self.x * along / (n**2 * length)
         terms = np.abs(g) / n + np.abs(self.x) * np.abs(g * self.x).sum(1, keepdims=True) / (n**2 * length)
         part = dy * self.x / n
-        self.grads["weight"] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
-        return [(value, terms * 6e-6)]
+        self.grads["weight"] = part.sum((0, 2, 3)), (np.abs(part) * 2 * self.off).sum((0, 2, 3))
+        return [(value, terms * 3 * self.off)]
 
 
 class Attention(Layer):
@@ -177,6 +178,8 @@ class Attention(Layer):
         self.soft = np.where(seen, e / e.sum(-1, keepdims=True), 0.0)
         self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True)) + 1e-37 * (self.soft > 0)  # exp flushes
         self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
+        alone = np.broadcast_to(np.sum(seen + np.zeros(s.shape), -1, keepdims=True) == 1, s.shape)
+        self.soft_error = np.where(alone, 0.0, self.soft_error)  # of one key alone p is 1
         return self.soft, self.soft_error
 
     def forward(self, p, p_error, taken):

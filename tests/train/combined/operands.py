@@ -122,7 +122,7 @@ class Operands:
         said = [keys["spared"] for keys in levels if isinstance(keys, dict) and "spared" in keys]
         if not said:
             return set()
-        names = [n.name for n in self.network.nodes if n.layer.weighted]
+        names = [n.name for n in self.network.nodes if n.layer.decides and n.layer.weighted]
         last = said[-1].get("last", 0)
         return set(names[: said[-1].get("first", 0)]) | set(names[len(names) - last :] if last else [])
 

@@ -73,7 +73,7 @@ def of_factors(factors, dy):
 
 
 def unbound(method, keys, dy, operand, u_min, u_max):
-    """The method's factor and the word of what decided: [(value, word), relative error]."""
+    """The method's factor and the word of what decided: one, target, cap, fixed, or `target or cap`."""
     low, high = magnitudes(dy)
     n = keys.get("underflow_target", 1e-3)
     if method == "fixed":
@@ -114,6 +114,8 @@ def unbound(method, keys, dy, operand, u_min, u_max):
             return 1.0, "one"
         target, cap = u_min / least, u_max / most / fan
     value = min(max(target, 1.0), cap)
+    if abs(cap - target) <= NEAR * cap and cap > 1:  # either may be the smaller one
+        return value, "target or cap"
     if cap < max(target, 1.0):
         return value, "cap"
     return value, "target" if target > 1 else "one"

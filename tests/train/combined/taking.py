@@ -41,7 +41,7 @@ class Taking:
         tally.scale = tally.row_scale = scale
         counts = self.blocks.setdefault(key, Counts(form))
         before = counts.n.get("saturated", 0)
-        counts.add(seen)
+        counts.add(seen, scale)
         tally.add_block(value, decoded, {"saturated": counts.n["saturated"] - before})
         return tally, counts
 
@@ -118,6 +118,12 @@ class Taking:
         if product == "dw":
             low_a, low_b = (low_a, low_b) if layer.transposed and order is of_convolution else (low_b, low_a)
         row = self.sums_rows.setdefault((node.name, product), Accumulated())
+        if np.ndim(scale_a) or np.ndim(scale_b):
+            spread = [np.broadcast_to(s, c.shape).astype(np.float64) for s, c in ((scale_a, a), (scale_b, b))]
+            scales, _ = order(layer, product, *spread)
+            taps = 1 if product == "dw" or order is of_linear else math.prod(layer.kernel)
+            made = [rule.by_rows(*pair, *of, taps, low_a, low_b, row) for pair, of in zip(pairs, scales)]
+            return back([value for value, _ in made]), back([error for _, error in made])
         made = []
         for x, w in pairs:
             result, count, cut = rule.sums(x, w, low_a, low_b)
@@ -141,14 +147,14 @@ class Taking:
                 return taken, scale, -126
             return form.round(single(taken * scale)), scale, form.lowest
         tensor = name.split(".")[1]
-        at = {"w": (node.name, "w"), "x": (self.network.root(node.inputs[0]), "y")}
+        at = {"w": (node.owner.name, "w"), "x": (self.network.root(node.inputs[0]), "y")}
         own, form = self.used[at[tensor] if tensor in at else self.dy_from(node)]
         return (taken, 1.0, form.lowest) if own is None else (form.round(single(taken * own)), own, form.lowest)
 
     def dy_from(self, node):
         """Layer and tensor of which a layer's dy is stored: a sum of branches, or what one reader gave."""
         readers = node.readers
-        if len(readers) > 1:
+        if len(readers) > 1 or readers and readers[0].kind == "attention":
             return node.name, "dy"
         if not readers:
             return "loss", "dx"
@@ -164,7 +170,7 @@ class Taking:
         of = node.name
         if role == "activations":
             of = self.network.root(node.inputs[0])
-        at = {"weights": (node.name, "w"), "activations": (of, "y")}
+        at = {"weights": (node.owner.name, "w"), "activations": (of, "y")}
         own, form = self.used[at[role] if role in at else self.dy_from(node)]
         return form.round(stored) if form.name == "bf16" and own is None else stored
 

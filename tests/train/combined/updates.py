@@ -8,6 +8,7 @@ import numpy as np
 
 from formats import Format, Tally
 from more_rules import MoreRules
+from states import StateTally, States
 
 OFF = 1e-6  # relative error of a few operations in fp32
 
@@ -42,7 +43,8 @@ class Updates(MoreRules):
             return Format(value, saturate), "nearest"
 
         self.master_format, self.master_rounding = of("masters")
-        self.state_format, self.state_rounding = of("optimizer_state")
+        saturate = precision.get("overflow", "default") == "saturate"
+        self.states = States(precision.get("optimizer_state", "fp32"), saturate)
         self.keys = config["optimizer"]
         self.state, self.count = {}, 0
 
@@ -96,17 +98,18 @@ class Updates(MoreRules):
         new, spread = w - step, error + np.where(step == 0, 0, np.abs(w - step) * 6e-8)
         got = after[name]
         low, high = form.round(new - spread), form.round(new + spread)
-        if self.master_rounding == "nearest":
-            fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
-            if not fits.all():
-                at = tuple(int(i) for i in np.argwhere(~fits)[0])
-                beside.differ(
-                    f"checkpoint {name}{list(at)}",
-                    f"{int(np.sum(~fits))} of {fits.size}",
-                    f"stored {got[at]!r}",
-                    f"expected {low[at]!r} .. {high[at]!r}",
-                    f"before {w[at]!r}",
-                )
+        if self.master_rounding == "stochastic":
+            low, high = form.neighbors(new - spread)[0], form.neighbors(new + spread)[1]
+        fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
+        if not fits.all():
+            at = tuple(int(i) for i in np.argwhere(~fits)[0])
+            beside.differ(
+                f"checkpoint {name}{list(at)}",
+                f"{int(np.sum(~fits))} of {fits.size}",
+                f"stored {got[at]!r}",
+                f"expected {low[at]!r} .. {high[at]!r}",
+                f"before {w[at]!r}",
+            )
         parts = [n for n in beside.masters if n.rsplit(".", 1)[0] == name.rsplit(".", 1)[0]]
         self.rows(beside, name, len(parts) > 1, w, step, error, got, new, spread, states, after, tallies)
 
@@ -142,6 +145,7 @@ class Updates(MoreRules):
         m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
         m_off, v_off = m_off + 1e-44, 1e-44 + (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
+        v_off = np.where(np.isinf(v), 0.0, v_off)  # what left the state's format divides to zero
         self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
         root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
         top = m / (1 - b1**self.count)
@@ -174,21 +178,26 @@ class Updates(MoreRules):
         if not form.is_fp32:
             for tally in into("master", lambda: Tally(form, 1.0)):
                 tally.add(new, spread, got)
-        if not self.state_format.is_fp32 and states:
-            for key, (value, off) in states.items():
-                stored = after[key]
-                low, high = (self.state_format.round(value - off), self.state_format.round(value + off))
-                if (
-                    self.state_rounding == "nearest"
-                    and not ((stored >= low) & (stored <= high) | ~np.isfinite(value + off)).all()
-                ):
-                    beside.differ(f"checkpoint {key}", "not what the rule gives")
-                for label in ["state"] + ([f"state.{key.rsplit('.', 1)[1]}"] if len(states) > 1 else []):
-                    tally = tallies.get((layer, label))
-                    if tally is None:
-                        tally = tallies[layer, label] = Tally(self.state_format, 1.0)
-                        tally.row_scale = 1.0
-                    tally.add(value, off, stored)
+        several = sum(not self.states.form(key.rsplit(".", 1)[1]).is_fp32 for key in states)
+        for key, (value, off) in states.items():
+            stored = after[key]
+            state_form, low, high, _ = self.states.kept(key, value, off, after)
+            if state_form.is_fp32:
+                continue
+            fits = (stored >= low) & (stored <= high) | ~np.isfinite(value + off) | np.isnan(low) | np.isnan(high)
+            if not fits.all():
+                at = tuple(int(i) for i in np.argwhere(~fits)[0])
+                beside.differ(
+                    f"checkpoint {key}{list(at)}", f"stored {stored[at]!r}", f"expected {low[at]!r} .. {high[at]!r}"
+                )
+            for label in ["state"] + ([f"state.{key.rsplit('.', 1)[1]}"] if several > 1 else []):
+                tally = tallies.get((layer, label))
+                if tally is None:
+                    tally = tallies[layer, label] = StateTally(state_form, 1.0)
+                    tally.row_scale = 1.0
+                one, tally.form = tally.form, state_form  # of states in two formats the row has the first one's name
+                (tally.add_scaled if self.states.scaled(state_form) else tally.add)(value, off, stored)
+                tally.form = one
 
 
 class Moved(Tally):

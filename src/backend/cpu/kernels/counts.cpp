@@ -170,8 +170,9 @@ void CountTally::Finish(std::int64_t values, BlockStats& s) {
   const std::int64_t nan_zeros = format.has_nan ? 0 : s.nan;
   if (apart_) s.underflow -= nan_zeros;
   s.zeros_after = s.zeros + s.underflow + nan_zeros;
-  // A scale that is not finite makes NaN of zeros too.
-  if (apart_ && zeros_after_ < zeros_) s.underflow = s.zeros_after = 0;
+  // Under a scale that is not finite, or 0, which values are divided by, all become NaN.
+  const bool broken = zeros_after_ < zeros_ || rounder_.rounding.scale == 0;
+  if (apart_ && broken) s.underflow = s.zeros_after = 0;
   if (!format.is_signed) s.underflow = s.zeros_after = 0;  // there are no zeros
   // Two halves of eight lanes, in the order in which 512-bit registers are added up.
   const auto sum = [](const double* lanes) {

@@ -147,7 +147,10 @@ void KeptParameter::KeepState(std::size_t state, const ComputedStretch& computed
     }
   }
   if (counts == nullptr || (grid.exact && !coders_[state])) return;
-  for (std::int64_t i = 0; i < computed.n; ++i) counts->of[part + 1].AddKept(grid, wide[i], to[i]);
+  UpdateCounts& found = counts->of[part + 1];
+  for (std::int64_t i = 0; i < computed.n; ++i) found.AddKept(grid, wide[i], to[i]);
+  // A value lies below the smallest code where it becomes zero.
+  if (coders_[state]) found.below = found.zeros_after;
 }
 
 void KeptParameter::CountPairs(const ComputedStretch& computed, KeptCounts* counts) const {

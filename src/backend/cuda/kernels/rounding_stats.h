@@ -368,6 +368,9 @@ ADA_HOST_DEVICE inline TensorStats StatsOfLaunch(const Rounding& how, const std:
     // A format without NaN makes zeros of them; an unsigned one has none.
     const std::int64_t nan_zeros = how.grid.nan_keep == 0 ? ints[kNan] : 0;
     if (how.grid.is_signed) stats.zeros_after = stats.zeros_before + stats.underflow + nan_zeros;
+    // Under a scale that is not finite, or 0, which values are divided by, all become NaN.
+    const float own = how.per_tensor_scale != nullptr ? *how.per_tensor_scale : 1;
+    if (!(own > 0 && own < INFINITY)) stats.underflow = stats.zeros_after = 0;
     stats.below_min = stats.zeros_before + ints[kBelowMin];
     stats.subnormal = ints[kSubnormal];
     stats.overflow = ints[kOverflow];

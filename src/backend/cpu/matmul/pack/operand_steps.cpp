@@ -155,7 +155,7 @@ void RowScales::RoundEach(const Kernels& kernels, const scaling::TensorScaleRule
   if (rounding.stats == nullptr) return;
   BlockStats& all = *rounding.stats;
   // Rows with a scale of 0 or NaN, which inf and NaN leave under rule torchao, become NaN: none of
-  // their values ends as a zero.
+  // their values ends as a zero, though scaled by 0 they lie below the format's smallest number.
   std::int64_t lost = 0, zeros_lost = 0, cleared = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     if ((encodes[i] > 0 && std::isfinite(encodes[i])) || !std::isfinite(from[i])) continue;
@@ -164,7 +164,7 @@ void RowScales::RoundEach(const Kernels& kernels, const scaling::TensorScaleRule
   }
   all.underflow = of_scaled.underflow + (of_scaled.zeros - cleared) - (all.zeros - zeros_lost);
   all.zeros_after = of_scaled.zeros_after - cleared;
-  all.below_min = of_scaled.below_min - cleared;
+  all.below_min = of_scaled.below_min;
   all.subnormal = of_scaled.subnormal, all.overflow = of_scaled.overflow + lost;
   all.above_edge = of_scaled.above_edge;
 }

@@ -1,0 +1,97 @@
+"""The optimizer's states as precision.optimizer_state keeps them (configs/update.md): formats by state, and scales."""
+
+import numpy as np
+
+from exact import single
+from formats import Format, Tally
+
+SQUARES = ("exp_avg_sq", "square_avg", "sum", "exp_inf")  # averages of squares and of magnitudes
+MOMENTA = ("momentum", "velocity", "momentum_buffer")
+NAMES = {
+    "te_fp16": {"format": "fp16", "scaling": "tensor"},
+    "te_fp8": {"format": "fp8_e4m3", "scaling": "tensor"},
+}
+
+
+class States:
+    def __init__(self, keys, saturate):
+        if isinstance(keys, str):
+            keys = NAMES.get(keys, {"format": keys})
+        elif "exponent" in keys:
+            keys = {"format": keys}
+        self.keys, self.saturate = keys, saturate
+        self.rounding, self.scaling = keys.get("rounding", "nearest"), keys.get("scaling", "none")
+
+    def form(self, state):
+        """The format of a state by its name."""
+        own = "exp_avg_sq" if state in SQUARES else "momentum" if state in MOMENTA else "exp_avg"
+        return Format(self.keys.get(own, self.keys.get("format", "fp32")), self.saturate)
+
+    def scaled(self, form):
+        return self.scaling != "none" and form.name not in ("bf16", "fp32")
+
+    def kept(self, key, value, off, after):
+        """(format, least, greatest, factor) of what is stored of (value, off), the factor as the checkpoint has it."""
+        form = self.form(key.rsplit(".", 1)[1])
+        if form.is_fp32:
+            return form, None, None, None
+        low, high = value - off, value + off
+        if not self.scaled(form):
+            if self.rounding == "stochastic":
+                return form, form.neighbors(low)[0], form.neighbors(high)[1], None
+            return form, form.round(low), form.round(high), None
+        factor = self.factors(key, value, off, form, after)
+        if factor is None:
+            return form, np.nan * low, np.nan * high, 1.0
+        ends = []
+        for which, end in enumerate((low, high)):
+            side = (2 * which - 1) * np.sign(end)  # divided, and multiplied, by the scale or by its reciprocal
+            x = single(end / factor) * (1 + side * 1.3e-7)
+            q = form.round(x)
+            ends.append(np.clip(q, -form.largest, form.largest) * factor * (1 + side * 1.9e-7))
+        return form, *ends, factor
+
+    def factors(self, key, value, off, form, after):
+        """The scale of each value, from the checkpoint, found to be largest / top; None where that is not finite."""
+        top = form.largest / (2 if form.name == "fp16" and self.scaling == "tensor" else 1)
+        at_least = 1e-12 if self.scaling == "block" else 0.0
+        flat, spread = np.abs(value).reshape(-1), np.broadcast_to(off, value.shape).reshape(-1)
+        size = len(flat) if self.scaling == "tensor" else self.keys.get("block", 256)
+        scales = after[key + "_scale"].reshape(-1)
+        found = np.zeros(len(flat))
+        for number, begin in enumerate(range(0, len(flat), size)):
+            part = slice(begin, begin + size)
+            low, high = np.max(np.maximum(flat[part] - spread[part], 0)), np.max(flat[part] + spread[part])
+            if not np.isfinite(high):
+                return None
+            low, high, s = max(low, at_least), max(high, at_least), scales[number]
+            if low > 1e-30 and not low / top * (1 - 1e-6) <= s <= high / top * (1 + 1e-6):
+                raise ValueError(f"{key}_scale {number}: {s!r}, expected {low / top!r} .. {high / top!r}")
+            if not s > 0:
+                return None
+            found[part] = s
+        return found.reshape(value.shape)
+
+
+class StateTally(Tally):
+    """A row `state`, some of whose values may have scales: of those, what becomes zero, and no subnormals."""
+
+    def add_scaled(self, value, error, stored):
+        everything, gone = np.ones(value.shape), stored == 0
+        zero, inside = (value == 0) & (error == 0), np.abs(value) <= error
+        for name, least, most in (
+            ("numel", everything, everything),
+            ("zeros_before", zero, inside),
+            ("zeros_after", gone, gone),
+            ("underflow", gone & ~inside, gone & ~zero),
+            ("below", gone, gone),
+        ):
+            self._add(name, least, most)
+        self._extremes(value, np.broadcast_to(error, value.shape))
+
+    def differs(self, row):
+        form = self.form
+        self.form = form if "scaled" not in row["format"] and row["format"] not in NAMES else None
+        wrong = super().differs(row)
+        self.form = form
+        return wrong
