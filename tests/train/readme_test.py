@@ -92,12 +92,12 @@ class Trained(unittest.TestCase):
         words = shlex.split(command)
         words[1] = str(ROOT / words[1])
         found = json.loads(self.run_program(*words, "--json", "--out", "a", "--data", JARGON.parent))
-        shown = dict(re.findall(r"^ {2}(\w+) .*? ([+-]\d+\.\d+) ", PAGE, re.MULTILINE))
+        shown = dict(re.findall(r"^ {2}(\w+) +\d+\.\d+ +([+-]\d+\.\d+) ", PAGE, re.MULTILINE))
         arms = {arm["arm"]: arm["loss_minus_baseline"] for arm in found["arms"] if arm["arm"] in shown}
         self.assertEqual(set(arms), set(shown))
         for arm, minus in arms.items():
             self.assertAlmostEqual(minus, float(shown[arm]), delta=max(0.01, abs(minus) / 10))
-        self.assertEqual(found["verdict"]["arm"], re.search(r"^take (\w+)", PAGE, re.MULTILINE).group(1))
+        self.assertEqual(found["verdict"]["arm"], re.search(r"^Take (\w+):", PAGE, re.MULTILINE).group(1))
         self.assertLess(abs(arms["torchao_mxfp8"] - arms["bf16"]), 0.005)
         self.assertGreater(arms["mxfp8_e4m3"], 2 * abs(arms["torchao_mxfp8"]))
         self.assertGreater(arms["nvfp4"], 4 * arms["nvfp4_pretraining"])
