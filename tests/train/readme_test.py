@@ -14,7 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-JARGON = ROOT / "data/jargon/jargon.txt"
+JARGON = pathlib.Path(os.environ.get("ADA_DATA", ROOT / "data")) / "jargon/jargon.txt"
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
 FLAT = " ".join(PAGE.split())
 ACCURACY = re.compile(r"test accuracy ([\d.]+) %")
