@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """Checks that the includes in src/ follow the arrows of the design: folders depend in one
-direction, and each foreign library is known to one folder only. Where the source folder has a
-README.md with a diagram of the arrows, that is to be the one that this program prints.
+direction, and each foreign library is known to one folder only.
 
 usage: tools/check_arrows.py [SOURCE_FOLDER]    (default: src of this tree)
        tools/check_arrows.py --diagram          prints the diagram
@@ -163,15 +162,6 @@ def diagram():
     return lines
 
 
-def check_diagram(page):
-    """Yields what is wrong with the diagram of a page: a block of code whose first line has an
-    arrow from main.cpp."""
-    blocks = re.findall(r"^```\n(main\.cpp +-> .*?)\n```$", page.read_text(encoding="utf-8"),
-                        re.MULTILINE | re.DOTALL)
-    if blocks != ["\n".join(diagram())]:
-        yield f"{page}: its diagram is not what tools/check_arrows.py --diagram prints"
-
-
 def main():
     if sys.argv[1:] == ["--diagram"]:
         print(*diagram(), sep="\n")
@@ -185,8 +175,6 @@ def main():
         print(f"check_arrows.py: {source} is no folder", file=sys.stderr)
         return 2
     violations = check_tree(source)
-    if (source / "README.md").is_file():
-        violations += check_diagram(source / "README.md")
     for message in violations:
         print(message)
     return 1 if violations else 0

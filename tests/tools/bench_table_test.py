@@ -12,15 +12,13 @@ import unittest.mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
 import bench  # noqa: E402
 import compare  # noqa: E402
-import device_cost  # noqa: E402
+import costs  # noqa: E402
 import flops  # noqa: E402
 import machine  # noqa: E402
 import markdown  # noqa: E402
 import models  # noqa: E402
 import operand_check  # noqa: E402
-import operand_rows  # noqa: E402
 import op_rows  # noqa: E402
-import policy_cost  # noqa: E402
 
 LENET = """\
 layer  kind        output    parameters  MFLOP  y     w     dx    dw    policy
@@ -227,7 +225,7 @@ class OperandsTest(unittest.TestCase):
         results = {"ada-bf16": compare.Measured([6400.0], cpu=[0.002, 0.004]),
                    "ada-mxfp8": compare.Measured([3200.0], cpu=[0.003, 0.008]),
                    "torch-mxfp8": compare.Measured([640.0], cpu=[0.06, 0.08])}
-        lines = operand_rows.table([("Net", 64, results, 1e9)], compare.label).splitlines()
+        lines = compare.operand_table([("Net", 64, results, 1e9)]).splitlines()
         self.assertEqual(lines[3].split(" | ")[3:], ["20.0", "5.50", "3.00, 8.00",
                                                      "1.75 (1.50 to 2.00)", " |"])
         self.assertEqual(lines[4].split(" | ")[3:], ["100", "70.0", "60.0, 80.0", "",
@@ -254,10 +252,10 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(alone[0][5:7], ["", ""])
 
     def test_costs_are_of_the_same_round(self):
-        speeds = {device_cost.BASE: [100.0, 50.0, 200.0], "slow": [80.0, 40.0, 100.0]}
-        self.assertEqual(device_cost.costs(speeds)["slow"], [0.25, 0.25, 1.0])
-        self.assertEqual(device_cost.rows("Net", 8, speeds),
-                         [["Net", "8", device_cost.BASE, "100", "base", ""],
+        speeds = {costs.BASE: [100.0, 50.0, 200.0], "slow": [80.0, 40.0, 100.0]}
+        self.assertEqual(costs.costs_of(speeds)["slow"], [0.25, 0.25, 1.0])
+        self.assertEqual(costs.rows("Net", 8, speeds),
+                         [["Net", "8", costs.BASE, "100", "base", ""],
                           ["Net", "8", "slow", "80.0", "+25.0", "+25.0, +100.0"]])
 
 
@@ -359,12 +357,12 @@ class PolicyCostTest(unittest.TestCase):
             return type("Run", (), {"rows": rows})
 
         cores = {0, 1}
-        original = policy_cost.os.sched_getaffinity
-        policy_cost.os.sched_getaffinity = lambda _: cores
+        original = costs.os.sched_getaffinity
+        costs.os.sched_getaffinity = lambda _: cores
         try:
-            cost = policy_cost.cost(Ada(), "config", [], ["extra"], [])
+            cost = costs.policy_cost(Ada(), "config", [], ["extra"], [])
         finally:
-            policy_cost.os.sched_getaffinity = original
+            costs.os.sched_getaffinity = original
         self.assertAlmostEqual(cost, 0.1 * 0.5)
 
 

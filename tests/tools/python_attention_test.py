@@ -25,7 +25,7 @@ try:
 except ImportError:
     torch = None
 GOLDEN = head.ROOT / "tests" / "golden" / "text"
-# Five times what a second implementation is off (GOLDEN/README.md).
+# Five times what a second implementation is off (tests/golden/README.md).
 LOSS = {"fp32": [4e-7, 3e-7, 5e-7, 5e-7], "fp16_adaptive": [2.5e-4, 1.5e-3, 1.5e-3, 1.5e-3]}
 NORM = {"fp32": [5e-7, 5e-6, 5e-6, 5e-6], "fp16_adaptive": [2e-3, 0.1, 0.1, 0.1]}
 

@@ -1,4 +1,4 @@
-"""Recorded training steps of transformers (tests/golden/text/README.md) beside this program's: the
+"""Recorded training steps of transformers (tests/golden/README.md) beside this program's: the
 configuration of a recorded case, its run, and what differs by more than the recording's tolerances.
 
 usage: text_steps.py BINARY FOLDER [NET [CASE]]     prints a line a case; exit 1 where one differs

@@ -13,12 +13,10 @@ import tempfile
 
 import ada_runs
 import compare
-import device_cost
-import log_cost
+import costs
 import machine
 import models
 import op_rows
-import policy_cost
 
 BUILD = machine.ROOT / "build"
 
@@ -89,7 +87,7 @@ def arguments(words):
     parser.add_argument("--log-every", type=positive, default=100,
                         help="of ada-train; at least once in a measurement (default 100)")
     parser.add_argument("--config", help=f"of --policy-cost (default {models.RESNET20}) and "
-                        f"--log-cost (default {log_cost.CONFIG})")
+                        f"--log-cost (default {costs.LOG_CONFIG})")
     parser.add_argument("--program", default=BUILD / "ada-train",
                         help="another build of ada-train")
     parser.add_argument("--python", default=sys.executable, help=argparse.SUPPRESS)
@@ -105,18 +103,18 @@ def arguments(words):
     if options.policy_cost or options.log_cost:
         options.batch = options.batch or [128]
     options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
-    if not on_gpu and any(mode in compare.GRAPHED_MODES for mode in options.modes):
-        parser.error("CUDA graphs need --device cuda")
-    if on_gpu and any(mode in compare.OPERAND_MODES for mode in options.modes):
-        parser.error("operands in blocks are of the processor; --device cuda goes without them")
-    if "torch-mxfp8-torchao" in options.modes and options.models != ["mlp512"]:
-        parser.error("torchao's layers are linear ones: --models mlp512")
-    if not on_gpu and any(mode in compare.TUNED_MODES for mode in options.modes):
-        parser.error("plans are measured with --device cuda alone")
-    if (any(mode in compare.WRITTEN_MODES for mode in options.modes)
-            and not all(models.MODELS[name].transformer for name in options.models)):
-        parser.error("attention is written out in transformers alone")
-    options.config = options.config or (log_cost.CONFIG if options.log_cost else models.RESNET20)
+    for modes, allowed, words in (
+            (compare.GRAPHED_MODES, on_gpu, "CUDA graphs need --device cuda"),
+            (compare.OPERAND_MODES, not on_gpu, "operands in blocks are of the processor; --device "
+             "cuda goes without them"),
+            (["torch-mxfp8-torchao"], options.models == ["mlp512"], "torchao's layers are linear "
+             "ones: --models mlp512"),
+            (compare.TUNED_MODES, on_gpu, "plans are measured with --device cuda alone"),
+            (compare.WRITTEN_MODES, all(models.MODELS[name].transformer for name in options.models),
+             "attention is written out in transformers alone")):
+        if not allowed and any(mode in modes for mode in options.modes):
+            parser.error(words)
+    options.config = options.config or (costs.LOG_CONFIG if options.log_cost else models.RESNET20)
     return options
 
 
@@ -134,12 +132,10 @@ def main():
             op_rows.run(options)
             return
         ada = ada_runs.AdaTrain(options.program, scratch, options.device)
-        if options.policy_cost and options.device == "cuda":
-            device_cost.run(options, ada)
-        elif options.policy_cost:
-            policy_cost.run(options, ada)
+        if options.policy_cost:
+            (costs.run_on_device if options.device == "cuda" else costs.run_policies)(options, ada)
         elif options.log_cost:
-            log_cost.run(options, ada)
+            costs.run_logs(options, ada)
         elif options.scaling:
             compare.run_threads(options, ada)
         else:

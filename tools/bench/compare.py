@@ -8,7 +8,6 @@ import machine
 import markdown
 import models
 import operand_check
-import operand_rows
 import torch_runs
 from ada_runs import note
 
@@ -45,16 +44,10 @@ WRITTEN_MODES = {  # of transformers
     "torch-emulated-written": "PyTorch fp16 emulated by hooks, attention written out",
     "torch-counted-written": "PyTorch fp16 emulated, attention written out, lost values counted",
 }
-COMPILED_MODES = {  # a minute each before the first step, and a C++ compiler
-    "torch-fp32-compiled": "PyTorch fp32, torch.compile",
-    "torch-bf16-compiled": "PyTorch bf16 autocast, torch.compile",
-    "torch-fp16-compiled": "PyTorch fp16 autocast, torch.compile",
-}
-GRAPHED_MODES = {  # of a GPU
-    "torch-fp32-graphed": "PyTorch fp32, CUDA graph",
-    "torch-bf16-graphed": "PyTorch bf16 autocast, CUDA graph",
-    "torch-fp16-graphed": "PyTorch fp16 autocast, CUDA graph",
-}
+# A minute each before the first step, and a C++ compiler; of a GPU.
+COMPILED_MODES, GRAPHED_MODES = (
+    {f"{mode}-{way}": f"{TORCH_MODES[mode]}, {words}" for mode in ("torch-fp32", "torch-bf16", "torch-fp16")}
+    for way, words in (("compiled", "torch.compile"), ("graphed", "CUDA graph")))
 BASE = "torch-fp32"
 DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
 CUDA_MODES = ["ada-fp16", "ada-fp16-tuned", "ada-bf16", "torch-fp16", "torch-bf16",
@@ -199,6 +192,38 @@ def rows(title, batch, results, training_flop, peak):
     return cells
 
 
+OPERAND_HEADER = ["model", "batch", "mode", "ms a step", "CPU ms a step: median", "lowest, highest",
+                  "CPU, to its bf16", "CPU, to ada-train's of this format"]
+SAME_FORMAT = {"torch-mxfp8": "ada-mxfp8", "torch-mxfp8-torchao": "ada-mxfp8",
+               "torch-nvfp4": "ada-nvfp4", "torch-bf16": "ada-bf16"}
+
+
+def cpu_ratio(one, other):
+    """Of the rounds, which were taken in turns: median, lowest and highest."""
+    if not other or not one.cpu or not other.cpu:
+        return ""
+    of = [a / b for a, b in zip(one.cpu, other.cpu)]
+    return f"{statistics.median(of):.2f} ({min(of):.2f} to {max(of):.2f})"
+
+
+def operand_table(measured):
+    """What operands in blocks cost: time and processor time of a step of images, beside the same
+    program's bf16 and beside the other program's mode of the same format."""
+    cells = []
+    for title, batch, results, _ in measured:
+        for mode, result in results.items():
+            if not result.cpu:
+                continue
+            cpu = [1e3 * seconds for seconds in result.cpu]
+            cells.append([
+                title, str(batch), label(mode), markdown.number(1e3 * batch / result.speed()),
+                markdown.number(statistics.median(cpu)),
+                f"{markdown.number(min(cpu))}, {markdown.number(max(cpu))}",
+                cpu_ratio(result, results.get(mode.partition("-")[0] + "-bf16")),
+                cpu_ratio(result, results.get(SAME_FORMAT.get(mode)))])
+    return markdown.table(OPERAND_HEADER, cells)
+
+
 def measure_all(options, ada, peaks):
     """Measures all that the options name: one (title, batch, mode -> Measured, operations of an
     image or token) a model and batch, and PyTorch's version. `peaks`: gets one Peak a round, or
@@ -243,7 +268,7 @@ def run(options, ada):
                           for row in rows(title, batch, results, flop, peak)]))
     if any(mode in OPERAND_MODES for mode in options.modes):
         print()
-        print(operand_rows.table(measured, label))
+        print(operand_table(measured))
 
 
 def thread_counts(most):

@@ -225,13 +225,12 @@ def markdown(rows):
     kinds = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
-    print("| planted | networks | keys | before | after | noise | right |")
-    print("|---|---|---|---|---|---|---|")
+    print("| planted | keys changed | before | after | noise | right |")
+    print("|---|---|---|---|---|---|")
     for kind, group in kinds.items():
         worst = max(group, key=lambda row: row["after"] - row["noise"] if row["after"] != ""
                     else math.inf)
-        print(f"| {kind} | {', '.join(sorted({row['network'] for row in group}))} | "
-              f"{worst['keys']} | {number(worst['before'])} | {number(worst['after'])} | "
+        print(f"| {kind} | {worst['keys']} | {number(worst['before'])} | {number(worst['after'])} | "
               f"{number(worst['noise'])} | {sum(row['right'] for row in group)} of {len(group)} |")
     print(f"\n{sum(row['right'] for row in rows)} of {len(rows)} are right.")
 

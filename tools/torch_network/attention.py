@@ -7,7 +7,7 @@ from .arithmetic import affine
 from .network import CannotExpress, Value
 from .pending import Mix, Pending, SAME, arithmetic, arranged, number, scalar_affine, sizes_of
 from .tokens import of_sequence
-from .views import BATCH, numbers, runs, view
+from .views import BATCH, numbers, out_of_order, runs, view
 
 
 def unscaled(call, x):
@@ -67,14 +67,6 @@ class Heads:
         if made is None:
             call.refuse(out_of_order(self.what, found, self.layer.layer))
         return made
-
-
-def out_of_order(what, found, layer):
-    """`found`: the runs of channels, (first, count), of which the heads are made."""
-    told = ", ".join(f"{first} to {first + count - 1}" for first, count in found[:3])
-    return (f"its {what} are channels {told}{' ...' if len(found) > 3 else ''} of {layer}, where expected are "
-            "those of one head after the other, and nothing between them; only of a linear layer, which nothing "
-            "else reads, can the rows be written in that order")
 
 
 def side_by_side(call, q, k, v):

@@ -47,6 +47,10 @@ class Call:
     def refuse(self, why=""):
         raise CannotExpress(self.path, self.operation, why, self.place)
 
+    def handled(self, name, *args):
+        """What the handler of a function of functions.py makes of these arguments."""
+        return self.converter.handlers[name](self, *args)
+
     @property
     def shape(self):
         return tuple(self.result.shape)

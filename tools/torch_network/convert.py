@@ -47,6 +47,7 @@ class Converter:
         self.network = Network(name for name, _ in module.named_modules())
         self.weights = Weights(module, untie)
         self.slices = Slices()
+        self.handlers = HANDLERS
         self.values = {}  # by the tensor's id: Value, Noise or Refused
         self.kept = []    # all of these tensors, so that ids stay theirs
         self.scopes = None
@@ -112,7 +113,7 @@ class Converter:
             made, args, kwargs = self.pending(call, name, args, kwargs)
             if made is not NotImplemented:
                 return made
-        handler = HANDLERS.get(name)
+        handler = self.handlers.get(name)
         if handler is None or kwargs.pop("out", None) is not None:
             call.refuse(ADVICE.get(name, "ada-train has no layer for it; tools/README.md lists what "
                                          "comes over"))

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from . import arithmetic, attention, contractions, noise, norms, pending, pools, products, tokens
 from .network import CannotExpress, Value
 from .tokens import of_sequence
-from .views import channel_axis, moved
+from .views import MOVES, channel_axis, moved
 
 
 def pointwise(kind):
@@ -116,15 +116,10 @@ HANDLERS = {
     "scaled_dot_product_attention": attention.dot_product, **contractions.NAMES,
     "multi_head_attention_forward": attention.multi_head,
     "embedding": tokens.embedding, "rms_norm": norms.rms_norm,
+    "affine": arithmetic.affine,  # no function of torch's: what rotary.py asks for
     **dict.fromkeys(("clone", "to", "float", "type", "type_as", "cpu", "detach", "requires_grad",
                      "data", "alias"), same),
-    **dict.fromkeys((
-        "contiguous", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel",
-        "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "T", "mT", "t",
-        "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
-        "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as", "broadcast_to",
-        "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle",
-        "pixel_unshuffle"), move),
+    **dict.fromkeys(MOVES, move),
 }
 # What a refused function's author can do.
 ADVICE = {

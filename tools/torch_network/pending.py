@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from .network import Value
 from .rotary import rope_of
-from .views import like, numbers, view
+from .views import MOVES, like, numbers, view
 
 
 class Pending:
@@ -157,8 +157,7 @@ class MeanSquare(Pending):
             if (self.stage, operation, first) == ("root", "div", False):
                 return self.at("normed")
         if self.stage == "normed" and operation == "mul" and isinstance(other, torch.Tensor):
-            from .norms import rms_norm
-            return rms_norm(call, self.base, [self.base.channels], other, self.eps)
+            return call.handled("rms_norm", self.base, [self.base.channels], other, self.eps)
         return NotImplemented
 
 
@@ -184,14 +183,13 @@ class Mix(Pending):
         return Mix(self.base, [(i, c * factor) for i, c in self.terms])
 
     def then(self, call, name, args, kwargs):
-        from .functions import HANDLERS, move
         if name in SAME:
             return self
         if name == "neg":
             return self.times(-1)
         if name in ("cat", "concat", "concatenate", "stack"):
             return self.joined(call, args, kwargs)
-        if HANDLERS.get(name) is move and args[0] is self:
+        if name in MOVES and args[0] is self:
             return self.moved(call, args, kwargs)
         operation, other, first = arithmetic(name, args, self)
         constant = number(other) is not None or (isinstance(other, torch.Tensor)

@@ -4,7 +4,7 @@ import math
 import torch
 
 from .network import Value
-from .views import BATCH, runs, view
+from .views import BATCH, out_of_order, runs, view
 
 NEAR = 1e-4  # of cosines and sines computed in fp32
 
@@ -55,18 +55,16 @@ def source_of(call, base, channels):
         return slices.of(call, whole, runs(rising), "rows"), {c: c - rising[0] for c in rising}
     made = slices.ordered_part(call, whole, channels)
     if made is None:
-        from .attention import out_of_order
         call.refuse(out_of_order("rotated values", runs(channels), base.layer))
     return made, {channel: place for place, channel in enumerate(channels)}
 
 
 def scaled(call, mix):
-    from .arithmetic import affine
     index, factor = mix.terms[0]
     first = float(factor.flatten()[0])
     if not bool((factor == first).all()):
         call.refuse(f"of {mix.what}: no rotation of pairs")
-    return affine(call, view(mix.base, index), first, 0.0)
+    return call.handled("affine", view(mix.base, index), first, 0.0)
 
 
 def axis_of_places(call, place):

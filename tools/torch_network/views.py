@@ -8,6 +8,14 @@ from torch.utils import _pytree
 from .network import Value
 
 BATCH = 3  # images; no axis of a network has this meaning by chance when views are told apart
+# Functions that only move values.
+MOVES = (
+    "contiguous", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel",
+    "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "T", "mT", "t",
+    "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
+    "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as", "broadcast_to",
+    "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle",
+    "pixel_unshuffle")
 
 
 def whole(value):
@@ -118,3 +126,11 @@ def to_rows(value, moved):
 def like(x, layer):
     """`x` with its axes as they are, of another layer whose output is as large."""
     return dataclasses.replace(x, layer=layer)
+
+
+def out_of_order(what, found, layer):
+    """`found`: the runs of channels, (first, count), of which the heads are made."""
+    told = ", ".join(f"{first} to {first + count - 1}" for first, count in found[:3])
+    return (f"its {what} are channels {told}{' ...' if len(found) > 3 else ''} of {layer}, where expected are "
+            "those of one head after the other, and nothing between them; only of a linear layer, which nothing "
+            "else reads, can the rows be written in that order")

@@ -58,6 +58,12 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
     dump_every: steps between files dump/step-*.safetensors with x, w and dy of linear layers and
         convolutions (0: none), by which `ada-train what-if` judges recipes and formats in blocks.
     overwrite: delete a recorded run that the folder holds.
+
+    Layers are modules without children, under their names in the model. Those that only move
+    values, embeddings and dropout have no rows; others without rows are named by a warning. What
+    `forward` does by functions is not rounded by an emulation. No module is called again; a failing
+    recording is a warning and ends no training. Rows of `dw` carry S until the optimizer's step, and
+    loss.dx needs recorder.loss(...) under autocast. Micro-batches of one update count as one.
     """
     return Recorder(model, optimizers.of(optimizer), folder, scaler=scaler, scale=scale,
                     formats=(format, activations, weights, gradients, weight_gradients, saturate),

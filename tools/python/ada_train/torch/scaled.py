@@ -77,6 +77,16 @@ class AdaLossScaled(nn.Module):
 
     The value of the loss stays; its gradient carries S. When backward() returns, gradients of
     parameters carry no scale. The modules of `model` are changed in place, until remove().
+
+    nn.Linear, convolutions, nn.MultiheadAttention and GPT-2's Conv1D choose an alpha; all else hands
+    S on, and where gradients meet they are brought to one scale and added in fp32.
+    scaled_dot_product_attention chooses one for scores, queries, keys and values, called after its
+    module (`blocks.0.attn.ds`); attention that is written out hands S on. Products by functions are
+    found by their parameter; in fp16 they have alpha 1 and are named, as unknown functions are.
+    Compiled models run uncompiled; compiled parts are refused, and so is create_graph. Hooks and
+    retained gradients carry no scale; torch.autograd.grad of inner tensors does. `decisions` are
+    rows of scales.csv since the last update, `reasons` says which layers choose no scale, and why.
+    Copies are plain models; pickle `model.module`.
     """
 
     def __init__(self, model, policy=None, format=None, folder=None, every=100, *,

@@ -1,10 +1,10 @@
-"""tools/bench/log_cost.py: costs from timing rows whose steps have known times."""
+"""tools/bench/costs.py: what logs cost, from timing rows whose steps have known times."""
 import pathlib
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
-import log_cost as LOG_COST  # noqa: E402
+import costs  # noqa: E402
 
 
 def rows(steps, time_of):
@@ -24,22 +24,22 @@ def kind(step):
 
 class LogCostTest(unittest.TestCase):
     def test_known_times(self):
-        self.assertEqual(LOG_COST.shares(rows(200, kind)), (0.25, 0.75))
+        self.assertEqual(costs.log_shares(rows(200, kind)), (0.25, 0.75))
 
     def test_warm_up_and_drift_do_not_matter(self):
         slow = rows(60, lambda step: kind(step) + (100 if step <= 6 else 0))
-        self.assertEqual(LOG_COST.shares(slow), (0.25, 0.75))
-        drift = LOG_COST.shares(rows(601, lambda step: kind(step) * (1 + step / 600)))
+        self.assertEqual(costs.log_shares(slow), (0.25, 0.75))
+        drift = costs.log_shares(rows(601, lambda step: kind(step) * (1 + step / 600)))
         self.assertAlmostEqual(drift[0], 0.25, delta=0.01)
         self.assertAlmostEqual(drift[1], 0.75, delta=0.01)
 
     def test_a_few_slow_steps_do_not_matter(self):
         noisy = rows(200, lambda step: kind(step) + (50 if step % 37 == 0 else 0))
-        self.assertEqual(LOG_COST.shares(noisy), (0.25, 0.75))
+        self.assertEqual(costs.log_shares(noisy), (0.25, 0.75))
 
     def test_too_few_steps(self):
-        self.assertIsNone(LOG_COST.shares(rows(11, kind)))
-        self.assertEqual(LOG_COST.shares(rows(12, kind)), (0.25, 0.75))
+        self.assertIsNone(costs.log_shares(rows(11, kind)))
+        self.assertEqual(costs.log_shares(rows(12, kind)), (0.25, 0.75))
 
     def test_a_round_is_a_run_for_each_choice_of_tensors(self):
         asked = []
@@ -47,15 +47,15 @@ class LogCostTest(unittest.TestCase):
         def seconds_by_step(values):
             asked.append(values)
             return rows(60, kind)
-        costs = LOG_COST.measure(2, seconds_by_step)
-        self.assertEqual(set(costs), set(LOG_COST.TENSORS))
-        self.assertEqual(list(costs.values())[0], ([25.0, 25.0], [75.0, 75.0]))
+        found = costs.measure_logs(2, seconds_by_step)
+        self.assertEqual(set(found), set(costs.TENSORS))
+        self.assertEqual(list(found.values())[0], ([25.0, 25.0], [75.0, 75.0]))
         self.assertEqual(len(asked), 4)
         self.assertEqual(asked[0], ["log.every=2", "log.histogram_every=3",
                                     "log.statistics=[dx, dy, dw]"])
 
     def test_table(self):
-        text = LOG_COST.table({"dx": ([4.0, 2.0, 3.0], [9.0, 14.0, 11.0])})
+        text = costs.log_table({"dx": ([4.0, 2.0, 3.0], [9.0, 14.0, 11.0])})
         self.assertEqual(text.splitlines()[2:], [
             "| dx | statistics every 100 steps | +0.03 | +0.02, +0.04 |",
             "| dx | statistics every step | +3.0 | +2.0, +4.0 |",

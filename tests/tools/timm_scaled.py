@@ -4,7 +4,7 @@ layers and attentions chose a scale: each has its rows, or is named with a reaso
 ends with 1 where one has neither, or a loss is not finite. Weights are random; nothing is
 downloaded. Needs torch, timm and libada_scaling; minutes.
 
-usage: scaled_timm.py [--steps N] [--format NAME] [NETWORK...]
+usage: timm_scaled.py [--steps N] [--format NAME] [NETWORK...]
 """
 import argparse
 import math
@@ -17,9 +17,9 @@ import timm
 import torch
 from torch.nn import functional
 
-import markdown
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+sys.path[:0] = [str(TOOLS / "python"), str(TOOLS / "bench")]
+import markdown  # noqa: E402
 from ada_train.torch import AdaLossScaled  # noqa: E402
 from ada_train.torch.layers import is_product, name_of  # noqa: E402
 
