@@ -37,7 +37,7 @@ LIMITS = {
     "src/parallel/README.md": 830,
     "src/README.md": 1600,
     "src/scaling/README.md": 2535,
-    "src/telemetry/README.md": 3740,
+    "src/telemetry/README.md": 3745,
     "tests/golden/README.md": 735,
     "tests/README.md": 770,
     "tools/bench/README.md": 1535,
