@@ -1,22 +1,18 @@
-// Sums of gradients: over the processes that share a batch, and over the micro-batches of a step
-// where these are kept in a format of few bits (precision.accumulated_gradients).
+// Sums over processes of the gradients of a batch that they share: each gradient is handed over
+// while the backward pass goes on, and replaced by the sum. The backend sums where it can,
+// otherwise this class does so on the host. In a run of one process nothing is done.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "backend/backend.h"
 #include "backend/communicators.h"
-#include "config/config.h"
 #include "graph/graph.h"
 #include "parallel/gradient_sums.h"
 #include "step/team.h"
 
 namespace ada::step {
 
-// Each gradient is handed over while the backward pass goes on, and replaced by the sum over
-// processes. The backend sums where it can, otherwise this class does so on the host.
 // One for each session. For every batch the trainer calls Begin, gives reducer() to the last
 // backward pass, which calls Reduce and Finish, and then calls FinishOnHost. With one process all
 // of this does nothing.
@@ -94,34 +90,6 @@ class DistributedGradients final : public graph::GradientReducer {
   float scale_ = 1;
   std::size_t taken_ = 0;
   std::vector<float> host_;
-};
-
-// Adds each part of a weight gradient to what is stored and rounds the sum once, as a buffer of
-// gradients in the format of precision.accumulated_gradients makes it.
-// One for each trainer. The sums live within a batch alone; without the key nothing is done.
-class AccumulatedGradients {
- public:
-  // All must outlive it.
-  AccumulatedGradients(const config::Config& config, graph::Graph& graph,
-                       DistributedGradients& distributed);
-
-  bool active() const { return !sums_.empty(); }
-  // To be called after each micro-batch's passes, whose draw and `accumulate` tell them apart: adds
-  // its gradients to the sums. They become zero, since the next pass adds to them; the last one's
-  // (`last`) become the sums.
-  void Take(const backend::Pass& pass, bool last);
-  // What the last batch's additions lost, by layer and of all processes (collective). As of masters
-  // (UpdateCounts): `underflow`: a part that was not zero left the sum as it was.
-  DistributedGradients::Transport Lost();
-
- private:
-  const graph::Graph& graph_;
-  DistributedGradients& distributed_;
-  NumberFormat format_;
-  bool stochastic_ = false;
-  std::vector<std::vector<float>> sums_;  // as gradients are completed
-  std::vector<float> part_;
-  std::vector<TensorStats> lost_;  // of each
 };
 
 }  // namespace ada::step

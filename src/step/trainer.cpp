@@ -10,7 +10,6 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
-#include "scaling/rules/tensor_scale.h"
 #include "step/specs.h"
 
 namespace ada::step {
@@ -308,23 +307,6 @@ void Trainer::Resume(const Position& position) {
   set_back_ = position.set_back;
   retry_.Restore(position.retries);
   batches_.Seek(step_ / steps_per_epoch_, step_ % steps_per_epoch_);
-}
-
-void TensorScales::Observe(bool first) {
-  const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs;
-    float& largest = amax_[i];
-    if (first || std::isnan(amax) || amax > largest) largest = amax;
-  }
-}
-
-void TensorScales::Update() {
-  const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    scaling::UpdateTensorScale(tensors[i].scale->history, amax_[i],
-                               *tensors[i].scale->per_tensor_scale.host);
-  if (!tensors.empty()) graph_.SendTensorScales();
 }
 
 }  // namespace ada::step

@@ -14,7 +14,9 @@
 #include "io/run_in_parallel.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "step/accumulated_gradients.h"
 #include "step/attempt/attempt.h"
+#include "step/attempt/tensor_scales.h"
 #include "step/batches/batches.h"
 #include "step/distributed_gradients.h"
 #include "step/step_observer.h"
@@ -47,24 +49,6 @@ class PhaseClock {
 
   PhaseSeconds seconds_;
   double start_ = 0;
-};
-
-// Held by the trainer. The histories themselves belong to the graph, and so to its checkpoints.
-class TensorScales {
- public:
-  explicit TensorScales(graph::Graph& graph)
-      : graph_(graph), amax_(graph.scaled_tensors().size()) {}
-
-  bool empty() const { return amax_.empty(); }
-  // Records the largest unscaled magnitude of each tensor in a pass whose counts were collected;
-  // `first`: the first one of a batch. A NaN is kept.
-  void Observe(bool first);
-  // Computes the scales of the next step and sends them to the backend.
-  void Update();
-
- private:
-  graph::Graph& graph_;
-  std::vector<float> amax_;  // by scaled tensor, of the current batch
 };
 
 // One for each session (or fork), which calls Step for each attempt. It owns none of its parts and
