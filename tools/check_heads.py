@@ -30,7 +30,7 @@ ONE_IDEA = {
         "PartialGradients AmxWeightGradient DirectWeightGradient",
         "an interface, and its two implementations of one layout"),
     "src/backend/cpu/matmul/plan/winograd.h": (
-        "WinogradBatches WinogradConvolution WinogradGradient FewTerms",
+        "WinogradBatches WinogradConvolution WinogradGradient SparseSums",
         "one algorithm: its tiles, its two passes, and what it must not compute"),
     "src/backend/compare/checker.h": (
         "PairedMemory Checker", "what two backends wrote: where it lies, and whether it agrees"),
