@@ -157,6 +157,22 @@ TEST_SUITE("cpu") {
         }
   }
 
+  TEST_CASE("round: one zero among many values, one value among many zeros") {
+    for (const Kernels* kernels : KernelSets())
+      for (const Kind& kind : MainKinds()) {
+        CAPTURE(kernels->name);
+        CAPTURE(kind.name);
+        const Values values = Normal(5003, 1, 4);
+        for (const std::size_t at : {0u, 255u, 256u, 4095u, 4096u, 4863u, 5002u}) {
+          CAPTURE(at);
+          Values in = values, zeros(values.size());
+          in[at] = 0.0f, zeros[at] = values[at];
+          CheckRound(*kernels, kind, in, 1.0f);
+          CheckRound(*kernels, kind, zeros, 1.0f);
+        }
+      }
+  }
+
   TEST_CASE("round: only the notes that are asked for") {
     const Values in = Spread(kFp16, 1000, 6), after = RoundAll(kFp16, in);
     const NaiveCount want = CountNaively(kFp16, in, after);

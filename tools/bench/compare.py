@@ -40,7 +40,10 @@ OPERAND_TORCH_MODES = {  # of a processor
     "torch-nvfp4": "PyTorch bf16 autocast, operands NVFP4 by tensor operations, Hadamard",
     "torch-mxfp8-torchao": "PyTorch bf16 autocast, torchao's emulated MXFP8 layers but the last",
 }
-WRITTEN_MODES = {  # of transformers
+WRITTEN_MODES = {  # of transformers; on processors faster than PyTorch's own attention in bf16
+    "torch-fp32-written": "PyTorch fp32, attention written out",
+    "torch-bf16-written": "PyTorch bf16 autocast, attention written out",
+    "torch-fp16-written": "PyTorch fp16 autocast, attention written out",
     "torch-emulated-written": "PyTorch fp16 emulated by hooks, attention written out",
     "torch-counted-written": "PyTorch fp16 emulated, attention written out, lost values counted",
 }

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from torch_networks import Attention, Probabilities, Scores
+from torch_networks import Attention, Probabilities, Scores, write_attention_out
 
 MULTIPLIED = (nn.Conv2d, nn.Linear)  # by their weights, of which there is a rounded copy
 STORED = (*MULTIPLIED, nn.BatchNorm2d, nn.Identity, nn.AdaptiveAvgPool2d, nn.Embedding,
@@ -58,9 +58,8 @@ def emulate_fp16(network, counting, written_out=False):
     `counting`: the values that each rounding lost are counted in every step; `written_out`:
     attention is computed operation by operation, so that its probabilities and the gradient of its
     scores are rounded as well."""
+    write_attention_out(network, written_out)
     for module in list(network.modules()):
-        if isinstance(module, Attention):
-            module.written_out = written_out
         if isinstance(module, MULTIPLIED):
             parametrize.register_parametrization(module, "weight", RoundWeight())
         if isinstance(module, STORED):

@@ -122,7 +122,7 @@ class Attention(nn.Module):
     def __init__(self, heads, causal, dropout=0.0):
         super().__init__()
         self.heads, self.causal, self.dropout = heads, causal, dropout
-        self.written_out = False
+        self.written_out, self.later = False, None
         self.scores, self.probabilities = Scores(), Probabilities()
 
     def forward(self, qkv):
@@ -139,9 +139,18 @@ class Attention(nn.Module):
     def by_operations(self, q, k, v, dropout):
         scores = self.scores(q @ k.transpose(2, 3) * q.shape[3] ** -0.5)
         if self.causal:
-            later = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device).triu(1)
-            scores = scores.masked_fill(later, -torch.inf)
+            if self.later is None or self.later.shape != scores.shape[2:]:
+                ones = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device)
+                self.later = ones.triu(1)
+            scores = scores.masked_fill(self.later, -torch.inf)
         return self.probabilities(functional.dropout(scores.softmax(3), dropout)) @ v
+
+
+def write_attention_out(network, written_out=True):
+    """Computes attention operation by operation."""
+    for module in network.modules():
+        if isinstance(module, Attention):
+            module.written_out = written_out
 
 
 class GptAttention(nn.Module):
@@ -272,9 +281,9 @@ def adamw(network, _device, beta2=0.999, weight_decay=0.0, spared=()):
          {"params": groups[False], "weight_decay": 0.0}], 1e-3, (0.9, beta2), fused=True)
 
 
-def sgd(network, device):
-    return torch.optim.SGD(network.parameters(), 0.01, momentum=0.9, weight_decay=1e-4,
-                           fused=device == "cuda" or None)
+def sgd(network, _device):
+    """Fused, as adamw is."""
+    return torch.optim.SGD(network.parameters(), 0.01, momentum=0.9, weight_decay=1e-4, fused=True)
 
 
 @dataclasses.dataclass(frozen=True)

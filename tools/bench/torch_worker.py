@@ -18,15 +18,16 @@ from torch import nn
 from torch.nn import functional
 
 from torch_emulation import emulate_fp16
-from torch_networks import NETWORKS, describe
+from torch_networks import NETWORKS, describe, write_attention_out
 from torch_operands import quantize_operands
 from torch_replay import first_weights, recorded_batches
 
 WARM_UP = 5  # steps before the first measurement
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 EMULATED = ("emulated", "counted", "emulated-written", "counted-written")
+WRITTEN = ("fp32-written", "bf16-written", "fp16-written")  # attention by single operations
 OPERANDS = ("mxfp8", "nvfp4", "mxfp8-torchao")  # quantized, within autocast to bf16
-MODES = ("fp32", *AUTOCAST, *EMULATED, *OPERANDS,
+MODES = ("fp32", *AUTOCAST, *EMULATED, *WRITTEN, *OPERANDS,
          *(f"{mode}-{way}" for way in ("compiled", "graphed") for mode in ("fp32", *AUTOCAST)))
 
 
@@ -45,6 +46,8 @@ class Training:
         if mode in EMULATED:
             emulate_fp16(self.network, counting=mode.startswith("counted"),
                          written_out=mode.endswith("-written"))
+        elif mode in WRITTEN:
+            write_attention_out(self.network)
         elif mode in OPERANDS:
             quantize_operands(self.network, mode)
         elif mode.endswith("-compiled"):
@@ -100,7 +103,7 @@ class Training:
             self.gradients()
         if self.case.clip is not None:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.case.clip)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.case.clip, foreach=True)
         self.scaler.step(self.optimizer)
         self.scaler.update()
 

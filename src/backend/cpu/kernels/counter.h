@@ -13,6 +13,7 @@ namespace ada::backend::cpu::ADA_ISA {
 struct NoTally {
   NoTally(const Rounder&, bool) {}
 };
+struct NoLanes {};
 // The most runs of a loop's values down two columns at a time.
 inline constexpr int kMostRuns = 64;
 
@@ -35,7 +36,8 @@ class Counter {
   class Loop {
    public:
     ADA_INLINE explicit Loop(Counter& c) : lanes_(c.lanes_), rounder_(c.rounder_) {
-      if constexpr (kCount) kept_ = &c.tally_.kept(), at_ = c.tally_.Begin();
+      if constexpr (kCount)
+        kept_ = &c.tally_.kept(), at_ = c.tally_.Begin(), kept_lanes_ = c.tally_.lanes();
     }
     // Rounds values i .. of the block and measures them: what is to be stored. kTail: only the
     // lanes in `valid` are values.
@@ -104,12 +106,14 @@ class Counter {
         if constexpr (kApart)
           StoreF(kept_->before + at_, before), StoreF(kept_->after + at_, after);
         at_ += kLanes;
+        kept_lanes_.Add(kept_->x + at_ - kLanes, at_);
       }
     }
     StatsLanes<Mode, !kCount, kMoments> lanes_;
     [[no_unique_address]] LoopSums<Mode, kMoments, kColumns> sums_;
     KeptValues* kept_ = nullptr;
     std::int64_t at_ = 0;
+    [[no_unique_address]] std::conditional_t<kCount, KeptSums::Lanes, NoLanes> kept_lanes_;
     const Rounder& rounder_;
   };
   template <int kColumns = 1>
@@ -118,7 +122,7 @@ class Counter {
   }
   ADA_INLINE void End(Loop<1>& loop) {
     lanes_ = loop.lanes_;
-    if constexpr (kCount) tally_.End(static_cast<int>(loop.at_));
+    if constexpr (kCount) tally_.End(static_cast<int>(loop.at_), loop.kept_lanes_);
     if constexpr (kSums) Flush(loop.sums_.columns[0]);
   }
   // Run `run` of two columns: all runs of the first are summed up before those of the second, which

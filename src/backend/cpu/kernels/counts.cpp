@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/cpu/kernels/count_lanes.h"
-
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
@@ -36,52 +34,9 @@ CountTally::CountTally(const Rounder& rounder, bool apart)
   if (rounder.grid.over < rounder.grid.min_normal) subnormal_end_ = kInfinityBits + 1;
 }
 
-// A column of lanes as wide as the registers at a time, down all kept vectors; every lane adds its
-// own values in their order.
-CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
-  Extremes all;
-  for (int column = 0; column < kLanes; column += kWidth) {
-    constexpr int kHalf = kWidth / 2;
-    Doubles sum[2], square[2], l1[2];
-    for (int k = 0; k < 2; ++k) {
-      sum[k] = LoadAs<Doubles>(sums.sum + column + k * kHalf);
-      square[k] = LoadAs<Doubles>(sums.square + column + k * kHalf);
-      l1[k] = LoadAs<Doubles>(sums.l1 + column + k * kHalf);
-    }
-    ExtremeLanes extremes;
-    for (int first = 0; first < n; first += kRun) {
-      extremes.min = Ints{} + 0x7fffffff;
-      const int end = std::min(first + kRun, n);
-      for (int i = first + column; i < end; i += kLanes) {
-        extremes.Add(Magnitudes(x + i));
-        for (int k = 0; k < 2; ++k) {
-          const Doubles d = ToDoubles(LoadAs<Half>(x + i + k * kHalf));
-          sum[k] += d;
-          square[k] = AddSquare(square[k], d);
-          l1[k] += (Doubles)((Longs)d & std::numeric_limits<std::int64_t>::max());
-        }
-      }
-      std::uint32_t& min = all.min[first / kRun];
-      const auto least = static_cast<std::uint32_t>(Smallest(extremes.min));
-      min = column == 0 || least < min ? least : min;
-    }
-    for (int k = 0; k < 2; ++k) {
-      std::memcpy(sums.sum + column + k * kHalf, &sum[k], sizeof sum[k]);
-      std::memcpy(sums.square + column + k * kHalf, &square[k], sizeof square[k]);
-      std::memcpy(sums.l1 + column + k * kHalf, &l1[k], sizeof l1[k]);
-    }
-    all.max = std::max(all.max, static_cast<std::uint32_t>(-Smallest(-extremes.max)));
-    all.zeros += Total(extremes.zeros);
-#if defined(__AVX512F__)
-    all.zeros += n;  // the others were taken off
-#endif
-  }
-  return all;
-}
-
 // Empties the buffer. Extremes come first: they tell which of the rarer counts can find anything.
 void CountTally::Count() {
-  const Extremes extremes = AddSums(kept_.x, end_, sums_);
+  const KeptExtremes extremes = sums_.TakeExtremes(kept_.x, end_);
   for (int run = 0; run * kRun < end_; ++run) min_ = std::min(min_, extremes.min[run]);
   max_ = std::max(max_, extremes.max);
   kept_count_ += end_;
@@ -97,7 +52,7 @@ void CountTally::Count() {
 
 // Counts values that become zeros or subnormals, and values below the subnormals. Among small
 // values most are subnormals.
-void CountTally::CountSmall(const Extremes& extremes) {
+void CountTally::CountSmall(const KeptExtremes& extremes) {
   Counts<3> counts({rounder_.grid.below_min, zero_end_, subnormal_end_});
   const std::uint32_t low = std::max(rounder_.grid.below_min, zero_end_);
   for (int first = 0; first < end_; first += kRun) {
@@ -112,7 +67,7 @@ void CountTally::CountSmall(const Extremes& extremes) {
   below_min_ += counts[0], underflow_ += counts[1], subnormal_ += counts[2] - counts[1];
 }
 // A small scale makes zeros of values that are none.
-void CountTally::CountSmallApart(const Extremes& extremes) {
+void CountTally::CountSmallApart(const KeptExtremes& extremes) {
   Counts<2> before({rounder_.grid.below_min, kLargestMagnitude + 1});
   Counts<2> after({rounder_.grid.min_normal, kLargestMagnitude + 1});
   before.Add(kept_.before, end_);
@@ -123,7 +78,7 @@ void CountTally::CountSmallApart(const Extremes& extremes) {
 
 // Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare. A
 // finite value whose scaled one leaves fp32 is one that overflows.
-void CountTally::CountLarge(const Extremes& extremes) {
+void CountTally::CountLarge(const KeptExtremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   const float* before = apart_ ? kept_.before : kept_.x;
   if (rounder_.grid.table != 0) {
@@ -175,12 +130,14 @@ void CountTally::Finish(std::int64_t values, BlockStats& s) {
   if (apart_ && broken) s.underflow = s.zeros_after = 0;
   if (!format.is_signed) s.underflow = s.zeros_after = 0;  // there are no zeros
   // Two halves of eight lanes, in the order in which 512-bit registers are added up.
-  const auto sum = [](const double* lanes) {
+  const auto total = [](const double* lanes) {
     double halves[2] = {};
     for (int k = 0; k < kLanes; ++k) halves[k / 8] += lanes[k];
     return halves[0] + halves[1];
   };
-  s.sum = sum(sums_.sum), s.sum_square = sum(sums_.square), s.l1 = sum(sums_.l1);
+  double sum[kLanes], square[kLanes], l1[kLanes];
+  sums_.Store(sum, square, l1);
+  s.sum = total(sum), s.sum_square = total(square), s.l1 = total(l1);
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,24 +1,15 @@
-// Counting a block's values in two steps: the rounding loop only stores them in a buffer that fits
-// the first-level cache; from there they are counted in short loops, whose sums stay in registers.
+// Counting a block's values in two steps: the rounding loop keeps them in a buffer that fits the
+// first-level cache; from there they are counted in short loops, whose counts stay in registers.
 #pragma once
-#include "backend/cpu/kernels/bins.h"
 #include "backend/cpu/kernels/grid.h"
+#include "backend/cpu/kernels/kept_values.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
-// Where values wait to be counted.
-struct KeptValues {
-  // A loop may keep kLoop vectors at a time; short ones share the buffer.
-  static constexpr int kLoop = 256, kWait = 64;
-  static constexpr int kSize = (kLoop + kWait) * kLanes;
-  alignas(64) float x[kSize];
-  // Where rounding is not just a function of x: scaled, before and after. Else unused.
-  alignas(64) float before[kSize], after[kSize];
-};
-
-// Made for one block. The rounding loop writes into kept() from Begin() on and passes the position
-// that it reached to End; a full buffer is counted at once. The object is large (three buffers of
-// 20 KB) and is allocated in the stack frame of a kernel.
+// Made for one block. The rounding loop writes into kept() from Begin() on, adds to a copy of
+// lanes(), and passes the position that it reached and the lanes to End; a full buffer is counted
+// at once. The object is large (three buffers of 20 KB) and is allocated in the stack frame of a
+// kernel.
 class CountTally {
  public:
   // apart: values are kept three times, else as x only and rounded to nearest.
@@ -28,31 +19,20 @@ class CountTally {
   // Where the next values go, and that they have been put there. Vectors of fewer than 16 values
   // are filled up with zeros.
   ADA_INLINE int Begin() const { return end_; }
-  ADA_INLINE void End(int end) {
-    end_ = end;
+  ADA_INLINE const KeptSums::Lanes& lanes() const { return sums_.lanes; }
+  ADA_INLINE void End(int end, const KeptSums::Lanes& lanes) {
+    end_ = end, sums_.lanes = lanes;
     if (end > KeptValues::kWait * kLanes) Count();
   }
   // Writes the counts of `values` values in all, and their bins.
   void Finish(std::int64_t values, BlockStats& stats);
 
  private:
-  // Lane by lane, so that all instruction sets add in the same order.
-  struct Sums {
-    double sum[kLanes] = {}, square[kLanes] = {}, l1[kLanes] = {};
-  };
-  // The extremes of one filling of the buffer, as bits of magnitudes (min: of each kRun values,
-  // zeros left out).
-  static constexpr int kRun = BinTally::kRun;
-  struct Extremes {
-    std::uint32_t min[KeptValues::kSize / kRun];
-    std::uint32_t max = 0;
-    std::int64_t zeros = 0;
-  };
-  static Extremes AddSums(const float* x, int n, Sums& sums);
+  static constexpr int kRun = KeptValues::kRun;
   void Count();
-  void CountSmall(const Extremes& extremes);
-  void CountSmallApart(const Extremes& extremes);
-  void CountLarge(const Extremes& extremes);
+  void CountSmall(const KeptExtremes& extremes);
+  void CountSmallApart(const KeptExtremes& extremes);
+  void CountLarge(const KeptExtremes& extremes);
 
   const Rounder& rounder_;
   const bool apart_;
@@ -60,7 +40,7 @@ class CountTally {
   // become neither zero nor subnormal.
   std::uint32_t zero_end_ = 0, subnormal_end_ = 0;
   std::uint32_t edge_ = kInfinityBits;  // the largest that does not lie above the edge
-  Sums sums_;
+  KeptSums sums_;
   std::uint32_t min_ = 0x7fffffffu, max_ = 0;
   std::int64_t kept_count_ = 0, zeros_ = 0, zeros_after_ = 0;   // with zeros that filled up vectors
   std::int64_t below_min_ = 0, underflow_ = 0, subnormal_ = 0;  // none of these is a zero

@@ -54,9 +54,21 @@ ADA_INLINE std::uint32_t LargestOf(U v) {
   return largest;
 }
 // Takes codes below 2^15.
-ADA_INLINE H MaxCode(H a, H b) { return Select((S)a > (S)b, a, b); }
+ADA_INLINE H MaxCode(H a, H b) {
+#ifdef __AVX2__
+  return (H)_mm256_max_epi16((__m256i)a, (__m256i)b);
+#else
+  return Select((S)a > (S)b, a, b);
+#endif
+}
 // Takes any codes, as numbers without a sign.
-ADA_INLINE H MinCode(H a, H b) { return Select((S)(a ^ 0x8000) < (S)(b ^ 0x8000), a, b); }
+ADA_INLINE H MinCode(H a, H b) {
+#ifdef __AVX2__
+  return (H)_mm256_min_epu16((__m256i)a, (__m256i)b);
+#else
+  return Select((S)(a ^ 0x8000) < (S)(b ^ 0x8000), a, b);
+#endif
+}
 // All ones in the first n lanes.
 ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
 
