@@ -26,7 +26,8 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
 
 At the end a table of the results stands on stdout; all else is said on stderr.
 Ctrl-C lets every run write a checkpoint and ends; the same command goes on (a second Ctrl-C does
-not wait). Exit code: 0 all runs finished (or were before), 1 some failed, 2 wrong options.
+not wait). Exit code: 0 all runs finished (or were before), 1 some failed, 2 wrong options, 6 what cannot be
+written, 129 and more by a signal, as ada-train.
 Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON (python3).
 
   tools/sweep.sh --config configs/resnet20_cifar_quick.yaml --out runs/policies -j 2 \
@@ -113,8 +114,10 @@ fi
 mkdir -p "$out/sweep_logs" || refuse "$out: no place for the folders of runs; choose another --out"
 exec 9>"$out/sweep_logs/.lock" # closed in the runs themselves
 flock -n 9 || refuse "another sweep.sh works in $out; wait for it, or choose another --out"
-printf '%s\n' "$list" >"$out/.sweep.json"
-mv "$out/.sweep.json" "$out/sweep.json"
+if ! { printf '%s\n' "$list" >"$out/.sweep.json" && mv "$out/.sweep.json" "$out/sweep.json"; } 2>/dev/null; then
+  note "$out/sweep.json cannot be written; is the disk full?"
+  exit 6
+fi
 if [ "$action" = slurm ]; then
   "${ADA_PYTHON:-python3}" "$here/sweep/slurm.py" --out="$out" --file="$slurm" --tool="$here/sweep.sh" \
     --jobs="$jobs" --threads="$threads" --tasks="$tasks" --program="${ADA_TRAIN-}"

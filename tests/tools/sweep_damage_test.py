@@ -37,6 +37,21 @@ def sbatch_words(line):
 
 
 class SweepDamageTest(SweepCase):
+    def test_a_table_that_nobody_gets(self):
+        """Exit codes are ada-train's: 6 where standard output takes nothing, 141 where its reader is gone."""
+        for option in ("", "--dry-run"):
+            for stdout, code in ((">/dev/full", 6), (">&-", 6)):
+                with self.subTest((option, stdout)):
+                    words = " ".join(self.command("--vary", "seed=1,2", *option.split()))
+                    result = subprocess.run(["bash", "-c", f"{words} {stdout}"], cwd=self.folder, text=True,
+                                            env=self.environment, capture_output=True, check=False)
+                    self.assertEqual(result.returncode, code, result.stderr)
+                    self.assertIn("standard output cannot be written", result.stderr)
+                    self.assertNotIn("Traceback", result.stderr)
+        result = subprocess.run(["bash", "-c", f"set -o pipefail; {TOOL} --table out | true"], cwd=self.folder,
+                                env=self.environment, capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, "Traceback" in result.stderr), (141, False), result.stderr)
+
     def test_a_summary_that_is_none(self):
         self.sweep("--vary", "seed=1,2")
         whole = (self.out / "seed=1" / "summary.json").read_text(encoding="utf-8")

@@ -207,19 +207,19 @@ run_alone() {
 
 # The runs of a plan (its JSON) as commands; 1 where ada-train refuses a configuration.
 list_runs() {
-  local names name options folder good=true
+  local names name options folder text='' word good=true
   folder=$(mktemp -d)
   printf '%s\n' "$1" >"$folder/sweep.json"
   mapfile -t names < <(part plan names "$folder")
   for name in "${names[@]}"; do
     options_of "$folder" "$name" || return 2
-    printf '%q' "$program"
-    printf ' %q' "${options[@]}"
-    echo
+    printf -v word '%q ' "$program" "${options[@]}"
+    text+=${word% }$'\n'
     "$program" "${options[@]}" --print-config >/dev/null || good=false
   done
   note_effect "$folder"
   rm -r "$folder"
+  printf '%s' "$text" 2>/dev/null || { note "standard output cannot be written"; return 6; }
   $good || { note "${#names[@]} runs; see the errors above"; return 1; }
   note "${#names[@]} runs, all configurations are good"
 }

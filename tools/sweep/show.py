@@ -4,6 +4,8 @@
 
 usage: show.py OUT
 """
+import os
+import signal
 import statistics
 import sys
 
@@ -106,9 +108,21 @@ def main():
         return 2
     plan = plans.load(sys.argv[1])
     rows = [table.row_of(sys.argv[1], run) for run in plan["runs"]]
-    sys.stdout.reconfigure(errors="replace")  # letters that the terminal's encoding lacks
-    print(*shown(plan["keys"], rows), sep="\n")
+    try:
+        sys.stdout.reconfigure(errors="replace")  # letters that the terminal's encoding lacks
+        print(*shown(plan["keys"], rows), sep="\n", flush=True)
+    except (OSError, AttributeError) as error:  # closed before the start it is None
+        os._exit(tell(error))  # Python would write what is left once more
     return 0
+
+
+def tell(error):
+    """The exit code of a table that cannot be written, as ada-train's: nobody reads it, or there is no room."""
+    if isinstance(error, BrokenPipeError):
+        return 128 + signal.SIGPIPE
+    reason = error.strerror if isinstance(error, OSError) else "it is closed"
+    print(f"sweep.sh: standard output cannot be written: {reason}", file=sys.stderr, flush=True)
+    return 6
 
 
 if __name__ == "__main__":
