@@ -44,11 +44,12 @@ struct ImageChanges {
   std::optional<SsdChangesSpec> ssd = {};
 
   bool crops() const { return center_crop.height > 0; }
-  // Whether images are more than moved and mirrored.
-  bool any() const {
-    return resize.any() || random_resized_crop || color_jitter || random_erasing || random_scale ||
-           ssd;
+  // Whether one of the random changes is asked for.
+  bool random() const {
+    return random_resized_crop || color_jitter || random_erasing || random_scale || ssd;
   }
+  // Whether images are more than moved and mirrored.
+  bool any() const { return resize.any() || random(); }
 };
 
 // The name of a class that says: pixels of this value are passed over.

@@ -190,8 +190,6 @@ class TaskChecks {
   void CheckNoImages() {
     const DataConfig& data = config_.data;
     const AugmentConfig& augment = data.augment;
-    data::ImageChanges random = data.changes;  // those of `augment`
-    random.resize = {};
     const auto refuse = [this](const char* key, bool used) {
       const YamlNode* node = Find({"data", key});
       if (node != nullptr && used)
@@ -202,7 +200,8 @@ class TaskChecks {
     refuse("resize", data.changes.resize.any());
     refuse("center_crop", data.changes.crops());
     refuse("augment", augment.pad > 0 || augment.random_crop || augment.horizontal_flip ||
-                          augment.mixup.alpha > 0 || augment.cutmix.alpha > 0 || random.any());
+                          augment.mixup.alpha > 0 || augment.cutmix.alpha > 0 ||
+                          data.changes.random());
     const YamlNode* validation = Find({"data", "validation"});
     if (validation != nullptr && data.validation_share > 0)
       Add(validation, {"data", "validation"},
