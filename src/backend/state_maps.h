@@ -100,13 +100,19 @@ inline float StateScale(const KeptState& kept, float largest) {
   return kept.top == 1 ? scale : scale / static_cast<float>(kept.top);
 }
 
+// Whether values are those of fp16, whatever becomes of what is beyond them.
+inline bool HasValuesOfFp16(NumberFormat format) {
+  format.saturate = false;
+  return format == kFp16;
+}
+
 // A value divided by its scale as it is stored; times the scale it is what the next update reads.
 struct StateCoder {
   explicit StateCoder(const KeptState& kept)
       : map(kept.map == KeptState::Map::kFormat ? nullptr : &MapOf(kept)),
         grid(GridOf(Saturating(kept.format))),
         by_reciprocal(kept.scaling == KeptState::Scaling::kTensor && map == nullptr &&
-                      kept.format != kFp16) {}
+                      !HasValuesOfFp16(kept.format)) {}
   float Scaled(float x, float scale) const {
     const float scaled = !(scale > 0) ? 0.0f : Inverts(scale) ? x * (1 / scale) : x / scale;
     return map != nullptr ? map->values[map->CodeOf(scaled)] : RoundToGrid(grid, scaled);

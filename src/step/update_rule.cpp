@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/state_maps.h"
 #include "optim/states.h"
 #include "step/specs.h"
 
@@ -30,7 +31,7 @@ NumberFormat Ended(NumberFormat format, const config::PrecisionConfig& precision
 void ScaleByTensor(KeptState& kept) {
   if (kept.format.exponent_bits >= 8) return;
   kept.scaling = KeptState::Scaling::kTensor;
-  kept.top = kept.format.largest() / (kept.format == kFp16 ? 2 : 1);
+  kept.top = kept.format.largest() / (backend::HasValuesOfFp16(kept.format) ? 2 : 1);
 }
 void ScaleByBlock(KeptState& kept, std::int64_t block) {
   if (kept.format.exponent_bits >= 8) return;
