@@ -60,7 +60,7 @@ class ScenarioPolicy {
 // judged by itself: its values are those of the run, whatever was lost before it.
 class Scenario {
  public:
-  // For an entry whose format, if it has one, is plain (operand_judge.h judges block-scaled ones).
+  // For an entry whose format, if it has one, is plain (operand_loss.h judges block-scaled ones).
   // `model`: of the run, for policies that choose a scale for each layer. Throws ConfigError for
   // what cannot be judged: a scale next to a policy, `reference` under adaptive.
   Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model);

@@ -67,11 +67,10 @@ struct ConvertOptions {
 // Floats go to the output as RoundTo(format, x * scale), or as QuantizeBlocks decodes them, in F32
 // (the product is fp32's, as in a run; that of F64 is a double, rounded once: to the format, or for
 // blocks to fp32), all others as they are; names, shapes and metadata are kept, tensors are ordered
-// by their element's size. `save_scales` adds the parts of blocks (blocks/scaled_blocks.h; the
-// shape of NAME.scale: blocks/block_tensor.h), of a table's format NAME.codes (U8 or U16). `notes`
-// names what is of a type that is not read. The output appears whole or not at all. DataError,
-// ConfigError (a scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken),
-// OutputError.
+// by their element's size. `save_scales` adds the parts of blocks (convert/block_tensor.h), of a
+// table's format NAME.codes (U8 or U16). `notes` names what is of a type that is not read. The
+// output appears whole or not at all. DataError, ConfigError (a scale that fp32 cannot hold, an
+// axis that a tensor has not, a name that is taken), OutputError.
 void Convert(const ConvertOptions& options, std::ostream& notes);
 
 // matmul: what the three matmuls of a linear layer, y = x w^T, dx = dy w and dw = dy^T x, lose
