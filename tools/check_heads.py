@@ -81,10 +81,7 @@ ONE_IDEA = {
         "LogSchedule AttemptLog StepObserver StepObservers",
         "who is told of single steps, and which of them are written down"),
     "src/step/trainer.h": (
-        "PhaseClock TensorScales Trainer", "a step, and the parts that only it has"),
-    "src/step/distributed_gradients.h": (
-        "DistributedGradients AccumulatedGradients",
-        "sums of gradients over processes and over micro-batches"),
+        "PhaseClock Trainer", "a step, and the parts that only it has"),
     "src/telemetry/csv.h": ("CsvRow CsvFile", "a CSV file, and one row of it"),
     "src/telemetry/csv_reader.h": (
         "CsvReader CsvFollower", "a CSV file, read once or while it grows"),

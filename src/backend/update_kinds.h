@@ -37,13 +37,13 @@ ADA_HOST_DEVICE static inline UpdateTerms RmspropTerms(const UpdateScalars& s, c
                                                        float value, float gradient,
                                                        WeightStates& w) {
   gradient = DecayedGradient(s, r, value, gradient);
-  w.a = r(r(w.a * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
+  w.a = r.AddProduct(r(w.a * s.beta2), s.one_minus_beta2 * gradient, gradient);
   float square = w.a;
   if (s.centered) {
     w.c = r.Lerp(w.c, gradient, s.one_minus_beta2);
-    square = r(square - w.c * w.c);
+    square = r.AddProduct(square, -w.c, w.c);
   }
-  const float root = r(r(std::sqrt(square)) + s.epsilon);
+  const float root = r(r(std::sqrt(square)) + r.Factor(s.epsilon));
   if (s.momentum == 0) return {value, (s.minus_lr * gradient) / root};
   w.b = r(r(w.b * s.momentum) + gradient / root);
   return {value, r.Factor(s.minus_lr) * w.b};
@@ -56,7 +56,7 @@ ADA_HOST_DEVICE static inline UpdateTerms NadamTerms(const UpdateScalars& s, con
   gradient = DecayedGradient(s, r, value, gradient);
   value = Shrunk(s, r, value);
   MeanAndSquare(s, r, gradient, w.a, w.b);
-  const float root = r(r(std::sqrt(r(w.b / s.correction2))) + s.epsilon);
+  const float root = r(r(std::sqrt(r(w.b / s.correction2))) + r.Factor(s.epsilon));
   value = r(value + (s.minus_gradient_step * gradient) / root);
   return {value, (s.minus_step_size * w.a) / root};
 }
@@ -70,8 +70,9 @@ ADA_HOST_DEVICE static inline UpdateTerms RadamTerms(const UpdateScalars& s, con
   MeanAndSquare(s, r, gradient, w.a, w.b);
   float step = r(r(w.a / s.correction1) * s.minus_lr);
   if (s.rectified) {
-    const float root = r(r(std::sqrt(w.b)) + s.epsilon);
-    step = r(r(step * r(s.sqrt_correction2 / root)) * s.rectification);
+    const float root = r(r(std::sqrt(w.b)) + r.Factor(s.epsilon));
+    // torch divides a number by a tensor as the product with its reciprocal.
+    step = r(r(step * r(r(1 / root) * s.sqrt_correction2)) * s.rectification);
   }
   return {value, step};
 }
@@ -83,7 +84,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdagradTerms(const UpdateScalars& s, c
                                                        WeightStates& w) {
   gradient = DecayedGradient(s, r, value, gradient);
   w.a = r(w.a + gradient * gradient);
-  return {value, (s.minus_lr * gradient) / r(r(std::sqrt(w.a)) + s.epsilon)};
+  return {value, (s.minus_lr * gradient) / r(r(std::sqrt(w.a)) + r.Factor(s.epsilon))};
 }
 
 // torch/optim/adamax.py. a: exp_avg, b: exp_inf.
@@ -93,7 +94,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdamaxTerms(const UpdateScalars& s, co
                                                       WeightStates& w) {
   gradient = DecayedGradient(s, r, value, gradient);
   w.a = r.Lerp(w.a, gradient, s.one_minus_beta1);
-  const float old = r(w.b * s.beta2), now = r(r(std::fabs(gradient)) + s.epsilon);
+  const float old = r(w.b * s.beta2), now = r(r(std::fabs(gradient)) + r.Factor(s.epsilon));
   w.b = old < now ? now : old;
   return {value, (s.minus_step_size * w.a) / w.b};
 }
@@ -109,7 +110,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AmsgradTerms(const UpdateScalars& s, c
   w.c = w.c < w.b ? w.b : w.c;
   float root = r(std::sqrt(w.c));
   if (s.corrected) root = r(root / s.sqrt_correction2);
-  return {value, (s.minus_step_size * w.a) / r(root + s.epsilon)};
+  return {value, (s.minus_step_size * w.a) / r(root + r.Factor(s.epsilon))};
 }
 
 // Defazio et al., 2024, as pytorch-optimizer's ScheduleFreeAdamW has it; the weight is y, the point
@@ -120,10 +121,10 @@ ADA_HOST_DEVICE static inline UpdateTerms ScheduleFreeTerms(const UpdateScalars&
                                                             WeightStates& w) {
   const float z = s.first ? value : w.a;
   gradient = r(gradient * s.gradient_factor);
-  w.b = r(r(w.b * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
+  w.b = r.AddProduct(r(w.b * s.beta2), s.one_minus_beta2 * gradient, gradient);
   // Its square root is never below that of 1e-15.
   const float root = r(std::sqrt(r(r(w.b / s.correction2) + 1e-15f)));
-  gradient = r(gradient / r(root + s.epsilon));
+  gradient = r(gradient / r(root + r.Factor(s.epsilon)));
   if (s.weight_decay != 0) gradient = r(gradient + s.weight_decay * value);
   const float base = r.Lerp(value, z, s.averaging);
   w.a = r(z + s.minus_lr * gradient);
@@ -154,7 +155,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdemamixTerms(const UpdateScalars& s, 
   gradient = DecayedGradient(s, r, value, gradient);
   MeanAndSquare(s, r, gradient, w.a, w.b);
   w.c = r.Lerp(w.c, gradient, s.one_minus_beta3);
-  const float root = r(r(r(std::sqrt(w.b)) / s.sqrt_correction2) + s.epsilon);
+  const float root = r(r(r(std::sqrt(w.b)) / s.sqrt_correction2) + r.Factor(s.epsilon));
   const float mean = r(r(w.a / s.correction1) + r.Factor(s.mix) * w.c);
   return {value, (s.minus_lr * mean) / root};
 }
@@ -169,8 +170,8 @@ ADA_HOST_DEVICE static inline UpdateTerms DirectionTerms(const UpdateScalars& s,
   gradient = r(gradient * s.gradient_factor);
   w.a = lerps ? r.Lerp(w.a, gradient, s.one_minus_beta1)
               : r(r(w.a * s.beta1) + r.Factor(s.one_minus_beta1) * gradient);
-  w.b = r(r(w.b * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
-  return {Shrunk(s, r, value), r(w.a / r(r(std::sqrt(w.b)) + s.epsilon))};
+  w.b = r.AddProduct(r(w.b * s.beta2), s.one_minus_beta2 * gradient, gradient);
+  return {Shrunk(s, r, value), r(w.a / r(r(std::sqrt(w.b)) + r.Factor(s.epsilon)))};
 }
 
 // The terms of any of these kinds and of update_rules.h's; kKind is not adafactor and not muon.

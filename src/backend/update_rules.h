@@ -170,11 +170,14 @@ struct UpdateTerms {
 
 // Roundings of single operations: of fp32 arithmetic, which makes none, and of arithmetic in a
 // format, whose operations are computed in fp32 and rounded (torch's on tensors of 16 bits).
-// A factor of an addition is one of the tensor's type there, and torch interpolates with a fused
-// multiply-add, which a sum in double gives.
+// A factor of an addition and a number that is added are of the tensor's type there. torch
+// interpolates, and adds products of two tensors, with a fused multiply-add, which a sum in double
+// gives. All of this is what its vectorized kernels do: they compute the last values of a tensor,
+// too few for a vector, with more roundings.
 struct Unrounded {
   ADA_HOST_DEVICE float operator()(float x) const { return x; }
   ADA_HOST_DEVICE float Factor(float x) const { return x; }
+  ADA_HOST_DEVICE float AddProduct(float sum, float x, float y) const { return sum + x * y; }
   ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
     const float difference = to - from;
     return share < 0.5f ? from + share * difference : to - difference * (1 - share);
@@ -184,6 +187,10 @@ struct RoundedTo {
   NumberGrid grid;
   ADA_HOST_DEVICE float operator()(float x) const { return RoundToGrid(grid, x); }
   ADA_HOST_DEVICE float Factor(float x) const { return RoundToGrid(grid, x); }
+  ADA_HOST_DEVICE float AddProduct(float sum, float x, float y) const {
+    const double wide = static_cast<double>(sum) + static_cast<double>(x) * static_cast<double>(y);
+    return RoundToGrid(grid, static_cast<float>(wide));
+  }
   ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
     const float difference = to - from;
     const bool near = share < 0.5f;
@@ -210,7 +217,7 @@ ADA_HOST_DEVICE static inline void MeanAndSquare(const UpdateScalars& s, const R
                                                  float& average, float& square) {
   average = s.lerps ? r.Lerp(average, gradient, s.one_minus_beta1)
                     : average * s.beta1 + s.one_minus_beta1 * gradient;
-  square = r(r(square * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
+  square = r.AddProduct(r(square * s.beta2), s.one_minus_beta2 * gradient, gradient);
 }
 
 // SGD without momentum.
@@ -265,7 +272,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdamTerms(const UpdateScalars& s, floa
   MeanAndSquare(s, r, gradient, average, square);
   float root = r(std::sqrt(square));
   if (s.corrected) root = r(root / s.sqrt_correction2);
-  return {value, (s.minus_step_size * average) / r(root + s.epsilon)};
+  return {value, (s.minus_step_size * average) / r(root + r.Factor(s.epsilon))};
 }
 ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float value, float gradient,
                                                float& average, float& square) {

@@ -25,6 +25,7 @@
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
 #include "scaling/rules/accumulator.h"
+#include "scaling/rules/sum_scale.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::config {
@@ -244,8 +245,11 @@ inline TableModes ModesOf(RoundingKind rounding, OverflowKind overflow, int rand
 struct TensorScalingConfig : scaling::TensorScaleRule {
   // Only kDelayed is for tensors that are stored; kRow is one scale for each row along the sum,
   // kAdaptive for the scale that a tensor of blocks has beside theirs.
-  enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic, kAdaptive } kind = Kind::kNone;
+  // kPredicted is for weights; other operands then have kCurrent.
+  enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic, kAdaptive, kPredicted };
+  Kind kind = Kind::kNone;
   scaling::BlockRangeRule adaptive;
+  std::int64_t interval = 500;  // of kPredicted: steps from one measurement to the next
   struct StaticScales {
     double x = 1, w = 1, dy = 1;  // by which values are multiplied before their rounding
     double q = 1, k = 1, v = 1, p = 1, ds = 1;  // the same in attention
@@ -331,6 +335,12 @@ struct KeptFormatConfig {
   NumberFormat format = kFp32;
   RoundingKind rounding = RoundingKind::kNearest;
 };
+// The section `precision.accumulated_gradients`.
+struct AccumulatedGradientsConfig : KeptFormatConfig {
+  enum class Scaling { kNone, kFp8Lm } scaling = Scaling::kNone;
+  scaling::SumScaleRule rule;
+  bool scales() const { return scaling != Scaling::kNone; }
+};
 // The section `precision.masters`.
 struct MastersConfig : KeptFormatConfig {
   backend::UpdateRule::Compensation compensation = backend::UpdateRule::Compensation::kNone;
@@ -380,8 +390,8 @@ struct PrecisionConfig : RoleFormatsConfig {
   OverflowKind overflow = OverflowKind::kDefault;
   MastersConfig masters;
   OptimizerStateConfig optimizer_state;
-  KeptFormatConfig accumulated_gradients;       // fp32: as ops add them up
-  std::vector<PrecisionSwitchConfig> schedule;  // by rising from_step
+  AccumulatedGradientsConfig accumulated_gradients;  // fp32: as ops add them up
+  std::vector<PrecisionSwitchConfig> schedule;       // by rising from_step
   // Whether the section, one of its layers or of its switches says how sums are made.
   bool accumulates() const;
 };

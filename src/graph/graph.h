@@ -25,6 +25,7 @@
 #include "io/tensor_names.h"
 #include "number/tensor.h"
 #include "parallel/communicator.h"
+#include "scaling/rules/predicted_scale.h"
 
 namespace ada::graph {
 
@@ -82,10 +83,11 @@ class SharedArena {
 
 // The per-tensor scale of a tensor (delayed scaling), and the history that it is computed from.
 // Only the host uses `history`: the trainer adds largest magnitudes to it, and it gives the scale
-// of the next step. Ops read the scaler.
+// of the next step; `predicted`, where it is set, does so in its place. Ops read the scaler.
 struct TensorScale {
   SharedArray<scaling::TensorScaler> per_tensor_scale;
   scaling::TensorScaleHistory history;
+  std::optional<scaling::PredictedScale> predicted = {};
 };
 
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).

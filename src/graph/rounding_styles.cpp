@@ -87,9 +87,9 @@ double StaticScaleOf(AttentionOperand operand,
 
 }  // namespace
 
-// A block-scaled format has its scales in its blocks, and fp32 needs none. A delayed scale is
-// computed once a step on the host; a current one by the op, from the tensor that it rounds, and
-// those of rows within it.
+// A block-scaled format has its scales in its blocks, and fp32 needs none. A delayed or predicted
+// scale is computed once a step on the host; a current one by the op, from the tensor that it
+// rounds, and those of rows within it.
 backend::OperandRounding RoundingStyles::RoundingOf(const std::string& layer,
                                                     const std::string& operand,
                                                     const std::string& of, const OperandRule& rule,
@@ -117,9 +117,11 @@ backend::OperandRounding RoundingStyles::RoundingOf(const std::string& layer,
     rounding.row_scaled = true;
     return rounding;
   }
-  if (scaling.kind == Kind::kDelayed) {
-    rounding.style.per_tensor_scale =
-        FindOrMake(layer + "." + of, rule.format, rounding.rule)->per_tensor_scale.backend;
+  if (scaling.kind == Kind::kDelayed || scaling.kind == Kind::kPredicted) {
+    TensorScale* const scale = FindOrMake(layer + "." + of, rule.format, rounding.rule);
+    if (scaling.kind == Kind::kPredicted && !scale->predicted)
+      scale->predicted = {rounding.rule, scaling.interval};
+    rounding.style.per_tensor_scale = scale->per_tensor_scale.backend;
     return rounding;
   }
   SharedArray<scaling::TensorScaler>& scale = current_[layer + "." + operand];

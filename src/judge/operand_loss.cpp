@@ -119,7 +119,7 @@ scaling::RowScale ScaleOfTensor(const graph::OperandRule& rule, const scaling::T
     scale = static_cast<float>(graph::StaticScaleOf(operand, rule.scaling.values));
   else if (rule.scaling.kind == Kind::kDelayed)
     scale = scaling::DelayedScale(how, AmaxOf(values), 1);
-  else if (rule.scaling.kind == Kind::kCurrent)
+  else if (rule.scaling.kind == Kind::kCurrent || rule.scaling.kind == Kind::kPredicted)
     scale = scaling::CurrentScale(how, AmaxOf(values));
   if (rule.scaling.kind == Kind::kStatic && how.power_of_two)
     scale = scaling::CutToPowerOfTwo(scale);
@@ -184,6 +184,7 @@ std::string CauseOf(const graph::OperandRule& rule, const telemetry::BlockFigure
       return "row";
     case Kind::kCurrent:
     case Kind::kDelayed:
+    case Kind::kPredicted:
       return "tensor";
     case Kind::kStatic:
       return "fixed scale";

@@ -100,8 +100,9 @@ GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& 
       narrow(format != kFp32 ? format : how.format),
       first(1),
       lost(sizes.size()) {
-  ADA_CHECK(narrow == kFp32 || narrow == kFp16 || narrow == kBf16);
+  ADA_CHECK(transport == kFp32 || transport == kFp16 || transport == kBf16);
   ADA_CHECK(how.format == kFp32 || how.format == narrow);
+  ADA_CHECK(how.exempt.empty() || (transport == kFp32 && how.exempt.size() == sizes.size()));
   for (const std::int64_t size : sizes) first.push_back(first.back() + size);
   const std::int64_t slices = kLine * communicator.ranks();
   // bucket_bytes in fp32 values; a quarter of all lets sums begin before the backward pass is over,
@@ -284,12 +285,14 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
     values[static_cast<std::size_t>(begin + i)] = Decode(codes[static_cast<std::size_t>(i)]);
 }
 
-// Rounds and counts value `at`.
+// Rounds and counts value `at`. What is not finite stays, even where the format saturates.
 float GradientSums::State::Rounded(std::int64_t at, float value) {
-  const float rounded = RoundTo(narrow, value);
+  const float rounded = std::isfinite(value) ? RoundTo(narrow, value) : value;
   if (at < first.back()) {
     const auto after = std::upper_bound(first.begin(), first.end(), at);
-    TensorStats& count = lost[static_cast<std::size_t>(after - first.begin()) - 1];
+    const std::size_t index = static_cast<std::size_t>(after - first.begin()) - 1;
+    if (!reduction.exempt.empty() && reduction.exempt[index]) return value;
+    TensorStats& count = lost[index];
     const float size = std::fabs(value);
     ++count.numel;
     count.zeros_before += value == 0 ? 1 : 0;

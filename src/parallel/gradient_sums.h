@@ -25,8 +25,10 @@ void SumOverRanks(Communicator& communicator, std::vector<float>& values);
 // `format`, the first part too.
 struct Reduction {
   bool ring = false;
-  NumberFormat format =
-      kFp32;  // fp32, or one of 16 bits: that of transport, where this is not fp32
+  // That of transport, or fp32, where transport is not fp32.
+  NumberFormat format = kFp32;
+  // By gradient: its sums stay fp32 all the same; empty: none do.
+  std::vector<bool> exempt = {};
 };
 
 class GradientSums {

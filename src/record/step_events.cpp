@@ -156,6 +156,30 @@ void StepEvents::ExplodingState(const step::StepResult& r, const CountedTensor& 
   WriteLine(r, message);
 }
 
+void StepEvents::Mu(const step::StepResult& r, const step::HalvedMu& halved) {
+  const std::string message =
+      halved.gradient + ": " + Brief(100 * halved.share) +
+      " % of its summed gradient saturate in " +
+      FormatName(config_.precision.accumulated_gradients.format) + ", more than " +
+      Brief(100 * config_.precision.accumulated_gradients.rule.saturation_limit) + " %: mu " +
+      ShortestText(static_cast<double>(halved.before)) + " -> " +
+      ShortestText(static_cast<double>(halved.after));
+  Add(r, "mu_halved",
+      {halved.layer, "accumulated", ShortestText(static_cast<double>(halved.after))}, message);
+  repeated_.Add("mu_halved", r.step, message);
+}
+
+void StepEvents::Measured(const step::StepResult& r, const step::MeasuredScale& measured) {
+  const std::string scale = ShortestText(static_cast<double>(measured.scale));
+  std::string message = measured.layer + "." + measured.operand + ": scale " + scale +
+                        " of the largest magnitude " +
+                        Brief(static_cast<double>(measured.largest)) + ", measured";
+  if (measured.steps > 0)
+    message += "; predicted " + Brief(static_cast<double>(measured.predicted)) + " after " +
+               std::to_string(measured.steps) + (measured.steps == 1 ? " step" : " steps");
+  Add(r, "scale_measured", {measured.layer, measured.operand, scale}, message);
+}
+
 void StepEvents::Noise(const step::StepResult& r, const std::string& layer,
                        const std::string& tensor, double norm_over_noise,
                        const std::string& of_errors) {

@@ -105,6 +105,8 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
   }
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
   if (r.overflow) events_.Overflow(r, first);
+  for (const step::HalvedMu& halved : attempt.halved) events_.Mu(r, halved);
+  for (const step::MeasuredScale& measured : attempt.measured) events_.Measured(r, measured);
   events_.Policy(r, attempt.update);
   events_.EndStep(r);
   if (r.logged) recorder_.Flush();
@@ -205,7 +207,9 @@ void StepLog::WriteBlocks(const step::StepResult& r, const graph::RoundingPoint&
 void StepLog::WriteSums(const step::StepResult& r, const std::string& tensor,
                         const step::DistributedGradients::Transport& sums) {
   for (const step::DistributedGradients::Lost& lost : sums.lost)
-    WriteUnderflow(r, {lost.layer, tensor, sums.format, static_cast<double>(sums.scale)},
+    WriteUnderflow(r,
+                   {lost.layer, tensor, sums.format, static_cast<double>(sums.scale),
+                    static_cast<double>(lost.scale)},
                    lost.stats);
 }
 

@@ -107,6 +107,10 @@ class StepEvents {
   void Overflow(const step::StepResult& result, const EventTensor& first);
   // branch_halved
   void Branch(const step::StepResult& result, const graph::ScalePoint& point);
+  // mu_halved: too large a share of a summed gradient saturates (scaling fp8_lm).
+  void Mu(const step::StepResult& result, const step::HalvedMu& halved);
+  // scale_measured: the scale of a weight was measured, not predicted (tensor_scaling predicted).
+  void Measured(const step::StepResult& result, const step::MeasuredScale& measured);
   // scale_change, with floor or ceiling where it ends at a bound; policy_end.
   void Policy(const step::StepResult& result, const scaling::ScaleUpdate& update);
   // To be called after all events of a step.

@@ -47,7 +47,7 @@ void Session::Restore(const ResumePoint& from) {
   for (const std::string& name : step_log_.LoadScenarios(s.scenarios))
     run_.log.Info("log.what_if: scenario " + name +
                   " is another one than the run had under this name; it begins anew");
-  trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
+  trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps}, s.tensors);
   best_top1_ = s.best_top1;
   checkpoint_step_ = s.step;
   lengths_ = s.lengths;
@@ -84,8 +84,13 @@ CheckpointState Session::State() {
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   s.layers.insert(layer_states_.begin(), layer_states_.end());
-  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
-    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->per_tensor_scale.host);
+  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors()) {
+    const scaling::TensorScaler& scaler = *t.scale->per_tensor_scale.host;
+    s.tensors[t.name] = t.scale->predicted
+                            ? scaling::SavePredictedScale(*t.scale->predicted, scaler)
+                            : scaling::SaveTensorScale(t.scale->history, scaler);
+  }
+  s.tensors.merge(trainer_.SaveScales());
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.input = input_facts_;

@@ -24,13 +24,31 @@ NumberFormat FormatOf(config::GradientTransport transport) {
                                                          : kFp32;
 }
 
-// A ring's partial sums are what travels, so they have its format unless another is given.
-parallel::Reduction ReductionOf(const config::ParallelConfig& parallel) {
+// A ring's partial sums are what travels, so they have its format unless another is given. Under
+// fp8_lm all sums of matrices have the format of the gradients that are added up.
+parallel::Reduction ReductionOf(const config::Config& config, const graph::Graph& graph,
+                                const std::vector<int>& order) {
+  const config::ParallelConfig& parallel = config.parallel;
   const config::ReductionConfig& reduction = parallel.reduction;
   const bool ring = reduction.order == config::ReductionConfig::Order::kRing;
+  const config::AccumulatedGradientsConfig& accumulated = config.precision.accumulated_gradients;
+  if (accumulated.scales()) {
+    parallel::Reduction scaled{ring, accumulated.format, {}};
+    scaled.format.saturate = true;
+    for (const int parameter : order)
+      scaled.exempt.push_back(!IsMatrix(graph.parameters()[static_cast<std::size_t>(parameter)]));
+    return scaled;
+  }
   const config::GradientTransport usual =
       ring ? parallel.gradients : config::GradientTransport::kFp32;
-  return {ring, FormatOf(reduction.format.value_or(usual))};
+  return {ring, FormatOf(reduction.format.value_or(usual)), {}};
+}
+
+// Magnitudes and moments of values that carried `scale`, as those of the values themselves.
+void RemoveScale(double scale, TensorStats& stats) {
+  stats.max_abs = static_cast<float>(static_cast<double>(stats.max_abs) / scale);
+  stats.min_abs = static_cast<float>(static_cast<double>(stats.min_abs) / scale);
+  stats.mean /= scale, stats.std /= scale, stats.l1 /= scale, stats.l2 /= scale;
 }
 
 // parallel.bucket_mb in bytes.
@@ -48,9 +66,9 @@ DistributedGradients::DistributedGradients(const config::Config& config, Team& t
       are_parts_(team.ranks() > 1),
       forgets_counts_(are_parts_ && config.train.accumulate > 1),
       format_(are_parts_ ? FormatOf(config.parallel.gradients) : kFp32),
-      reduction_(ReductionOf(config.parallel)),
-      narrow_(are_parts_ && (format_ != kFp32 || reduction_.format != kFp32)),
-      order_(graph.GradientOrder()) {
+      order_(graph.GradientOrder()),
+      reduction_(ReductionOf(config, graph, order_)),
+      narrow_(are_parts_ && (format_ != kFp32 || reduction_.format != kFp32)) {
   if (!are_parts_) return;
   // Sums in another order or format, and those of what the host has added up, are the host's.
   const bool plain = !reduction_.ring && reduction_.format == kFp32 &&
@@ -64,7 +82,7 @@ DistributedGradients::DistributedGradients(const config::Config& config, Team& t
 // With several passes for a batch gradients are counted once, when they are sums: counts of the
 // batch before are cleared here.
 void DistributedGradients::Begin(float loss_scale) {
-  scale_ = narrow_ ? loss_scale : 1;
+  scale_ = narrow_ && reduction_.exempt.empty() ? loss_scale : 1;
   if (forgets_counts_) graph_.ForgetGradientCounts();
 }
 
@@ -106,7 +124,22 @@ void DistributedGradients::TakeOnHost(int place) {
   const Tensor& gradient = GradientOf(place);
   host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
   backend_.Download(host_.data(), gradient.data, gradient.bytes());
-  on_host_->Add(place, host_.data(), scale_);
+  on_host_->Add(place, host_.data(),
+                scales_.empty() ? scale_ : scales_[static_cast<std::size_t>(place)]);
+}
+
+// The sum of gradient `place`, without its scale.
+void DistributedGradients::TakeSum(int place) {
+  if (scales_.empty()) return on_host_->Take(place, host_.data(), scale_);
+  on_host_->Take(place, host_.data());
+  const auto largest = static_cast<float>(reduction_.format.largest());
+  const float inverse = 1.0f / scales_[static_cast<std::size_t>(place)];
+  std::int64_t saturated = 0;
+  for (float& value : host_) {
+    saturated += std::fabs(value) >= largest;
+    value *= inverse;
+  }
+  saturated_[static_cast<std::size_t>(place)] = saturated;
 }
 
 void DistributedGradients::Finish() {
@@ -114,10 +147,11 @@ void DistributedGradients::Finish() {
   taken_ = 0;
   if (in_pass_) return in_pass_->Finish();
   on_host_->Finish();
+  saturated_.resize(scales_.size());
   for (std::size_t place = 0; place < order_.size(); ++place) {
     const Tensor& gradient = GradientOf(static_cast<int>(place));
     host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
-    on_host_->Take(static_cast<int>(place), host_.data(), scale_);
+    TakeSum(static_cast<int>(place));
     backend_.Upload(gradient.data, host_.data(), gradient.bytes());
   }
 }
@@ -155,24 +189,32 @@ DistributedGradients::Transport DistributedGradients::LostInTransport() {
   if (in_pass_) mine = in_pass_->Lost();
   for (std::size_t place = mine.size(); place < order_.size(); ++place)
     mine.push_back(on_host_->lost(static_cast<int>(place)));
-  return {ByLayer(mine), format_ != kFp32 ? format_ : reduction_.format, scale_};
+  for (std::size_t place = 0; place < scales_.size(); ++place)
+    RemoveScale(static_cast<double>(scales_[place]), mine[place]);
+  return {ByLayer(mine, scales_), format_ != kFp32 ? format_ : reduction_.format, scale_};
 }
 
 // Parameters of one layer lie next to each other in the order, so their counts are joined while
-// they are walked through.
+// they are walked through. What was not counted takes no part.
 std::vector<DistributedGradients::Lost> DistributedGradients::ByLayer(
-    const std::vector<TensorStats>& mine) {
+    const std::vector<TensorStats>& mine, const std::vector<float>& scales) {
   const std::vector<TensorStats> all = parallel::GatherAll(team_.all(), mine);
   std::vector<Lost> lost;
+  std::int64_t largest = 0;  // values of the gradient whose scale the layer has
   for (std::size_t place = order_.size(); place-- > 0;) {  // layers in forward order
     const std::string& layer = ParameterAt(place).layer;
     TensorStats total = all[place];
     for (std::size_t at = place + order_.size(); at < all.size(); at += order_.size())
       total = CombinedStats(total, all[at]);
-    if (lost.empty() || lost.back().layer != layer)
-      lost.push_back({layer, total});
-    else
-      lost.back().stats = CombinedStats(lost.back().stats, total);
+    if (total.numel == 0 && !scales.empty()) continue;
+    const float scale = scales.empty() ? 1 : scales[place];
+    if (lost.empty() || lost.back().layer != layer) {
+      lost.push_back({layer, total, scale});
+      largest = total.numel;
+      continue;
+    }
+    lost.back().stats = CombinedStats(lost.back().stats, total);
+    if (total.numel > largest) largest = total.numel, lost.back().scale = scale;
   }
   return lost;
 }

@@ -13,6 +13,9 @@
 
 namespace ada::step {
 
+// fp8_lm scales gradients of matrices: weights of two axes or more.
+inline bool IsMatrix(const graph::Parameter& parameter) { return parameter.dims.size() > 1; }
+
 // One for each session. For every batch the trainer calls Begin, gives reducer() to the last
 // backward pass, which calls Reduce and Finish, and then calls FinishOnHost. With one process all
 // of this does nothing.
@@ -41,6 +44,12 @@ class DistributedGradients final : public graph::GradientReducer {
   void ReduceAll() {
     if (are_parts_) Reduce(order_);
   }
+  // For the next ReduceAll: the scale by which each gradient is multiplied while it is summed, in
+  // their order (scaling fp8_lm). The sums are multiplied with its inverse.
+  void CarryScales(std::vector<float> scales) { scales_ = std::move(scales); }
+  // How many values of each of these sums have the largest magnitude of their format.
+  const std::vector<std::int64_t>& saturated() const { return saturated_; }
+  Team& team() { return team_; }
 
   backend::Backend& backend() { return backend_; }
   // Parameters as their gradients are completed.
@@ -52,6 +61,7 @@ class DistributedGradients final : public graph::GradientReducer {
   struct Lost {
     std::string layer;
     TensorStats stats;
+    float scale = 1;  // of the gradients' own, which the counts do not carry
   };
   struct Transport {
     std::vector<Lost> lost;
@@ -61,8 +71,9 @@ class DistributedGradients final : public graph::GradientReducer {
   bool narrow() const { return narrow_; }
   Transport LostInTransport();
   // Counts of single gradients, in their order, as those of layers and of all processes
-  // (collective).
-  std::vector<Lost> ByLayer(const std::vector<TensorStats>& mine);
+  // (collective). scales: of each, empty: none; a layer has that of its largest gradient.
+  std::vector<Lost> ByLayer(const std::vector<TensorStats>& mine,
+                            const std::vector<float>& scales = {});
 
   bool on_host() const { return on_host_.has_value(); }
   // Time spent waiting for sums on the host; the backend makes them during other work.
@@ -75,19 +86,22 @@ class DistributedGradients final : public graph::GradientReducer {
   void JoinStatistics(std::int64_t rows, std::int64_t whole);
   backend::GradientSumsSpec SpecOf(const config::ParallelConfig& config) const;
   void TakeOnHost(int place);
+  void TakeSum(int place);
 
   Team& team_;
   graph::Graph& graph_;
   backend::Backend& backend_;
   const bool are_parts_;
-  const bool forgets_counts_;  // of gradients of the batch before, which several passes count
-  const NumberFormat format_;  // of what travels
+  const bool forgets_counts_;     // of gradients of the batch before, which several passes count
+  const NumberFormat format_;     // of what travels
+  const std::vector<int> order_;  // parameters, as gradients are completed
   const parallel::Reduction reduction_;
   const bool narrow_;
-  const std::vector<int> order_;                    // parameters, as gradients are completed
   std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host, or nothing to be summed
   std::optional<parallel::GradientSums> on_host_;
   float scale_ = 1;
+  std::vector<float> scales_;  // by gradient; empty: scale_ for all
+  std::vector<std::int64_t> saturated_;
   std::size_t taken_ = 0;
   std::vector<float> host_;
 };

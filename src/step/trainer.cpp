@@ -29,13 +29,13 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       counts_(graph),
       facts_(graph, counts_),
       distributed_(distributed),
-      accumulated_(config, graph, distributed),
+      accumulated_(config, distributed),
       team_(team),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
       sanitize_limit_(config.precision.gradients.value_or(config.precision.format).largest()),
-      tensor_scales_(graph) {}
+      tensor_scales_(graph, optimizer) {}
 
 StepResult Trainer::Step() {
   Attempt attempt(counts_);
@@ -57,6 +57,7 @@ StepResult Trainer::Step() {
   r.images = batches_.whole_rows();
   clock_.Lap(&PhaseSeconds::data);
   const backend::Pass pass = MakePass(r);
+  attempt.measured = tensor_scales_.Measure(distributed_.backend());
   wants_scalers_ = r.logged || policy_.FollowsReference();
   observers_.Choose(step_);
   runs_as_one_ =
@@ -80,7 +81,7 @@ StepResult Trainer::Step() {
 
   // 4. Write down what happened and why.
   observers_.Conclude(log_.Write(attempt));
-  tensor_scales_.Update();
+  tensor_scales_.Update(r.skipped ? 0 : r.lr);
   clock_.Lap(&PhaseSeconds::log);
   return r;
 }
@@ -151,6 +152,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     joined_ = false;
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
+    if (last && accumulated_.active()) halved_ = accumulated_.MoveScales(step_);
     // Otherwise Update collects the counts, after it has asked the optimizer to work, so that the
     // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
@@ -230,6 +232,7 @@ void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   if (schedule_.CountsUpdates(step_)) attempt.kept = optimizer_.Stats();
   if (distributed_.narrow() && r.logged) attempt.transport = distributed_.LostInTransport();
   if (accumulated_.active() && r.logged && pass.count) attempt.accumulated = accumulated_.Lost();
+  attempt.halved = std::move(halved_);
   attempt.update = policy_.Update(OutcomeOf(r, outcome, pass));
   ADA_CHECK((attempt.update.action != scaling::Action::kSkip) == outcome.updated);
 }
@@ -300,7 +303,9 @@ void Trainer::Finish(Attempt& attempt) {
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
 }
 
-void Trainer::Resume(const Position& position) {
+void Trainer::Resume(const Position& position,
+                     const std::map<std::string, scaling::StateMap>& tensors) {
+  accumulated_.LoadScales(tensors);
   step_ = position.step;
   skips_in_a_row_ = position.skips_in_a_row;
   schedule_steps_ = position.schedule_steps;

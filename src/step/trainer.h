@@ -78,7 +78,11 @@ class Trainer {
     std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;
     std::int64_t set_back = 0;  // by so many steps the learning rate's schedule lags
   };
-  void Resume(const Position& position);
+  // tensors: SaveScales of that process's trainer, among others.
+  void Resume(const Position& position,
+              const std::map<std::string, scaling::StateMap>& tensors = {});
+  // What a checkpoint keeps of the sums of gradients (scaling fp8_lm), by name.
+  std::map<std::string, scaling::StateMap> SaveScales() const { return accumulated_.SaveScales(); }
 
  private:
   backend::Pass MakePass(const StepResult& result) const;
@@ -121,6 +125,7 @@ class Trainer {
   scaling::StatsRequest request_;  // of the current attempt
   double sanitize_limit_;          // largest value of the gradients' format
   TensorScales tensor_scales_;
+  std::vector<HalvedMu> halved_;  // by the current attempt
   PhaseClock clock_;
 };
 

@@ -35,6 +35,19 @@ void CheckBatch(const Config& config, const YamlNode& root, Problems& problems) 
   problems.Add(at, by_set ? "train.accumulate" : "data.batch_size", message);
 }
 
+// Sums between processes have the format and the scales of the gradients that are added up.
+void CheckSums(const Config& config, const YamlNode& root, Problems& problems) {
+  if (!config.precision.accumulated_gradients.scales()) return;
+  const ParallelConfig& parallel = config.parallel;
+  constexpr char kWhy[] =
+      "precision.accumulated_gradients with scaling fp8_lm decides the format of sums between "
+      "processes; leave it out";
+  if (parallel.gradients != GradientTransport::kFp32)
+    problems.Add(At(root, "parallel", "gradients"), "parallel.gradients", kWhy);
+  if (parallel.reduction.format)
+    problems.Add(At(root, "parallel", "reduction"), "parallel.reduction.format", kWhy);
+}
+
 void CheckNormalize(const Config& config, const YamlNode& root, Problems& problems) {
   const NormalizeConfig& normalize = config.data.normalize;
   if (normalize.kind != NormalizeConfig::Kind::kCustom) return;
@@ -187,6 +200,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckOperands(config, root, problems);
   CheckAccumulate(config, root, problems);
   CheckUpdate(config.optimizer, config.precision, root, problems);
+  CheckSums(config, root, problems);
   CheckTask(config, root, problems);
 }
 

@@ -217,6 +217,8 @@ const char* ScaleText(Scaling kind) {
       return "fixed scales";
     case Scaling::kAdaptive:
       return "a scale of each tensor by exact_range";
+    case Scaling::kPredicted:
+      return "predicted scales of weights";
   }
   return "";
 }

@@ -1,5 +1,6 @@
 // The keys of `precision` for what an update keeps between steps: masters and the optimizer's
 // state.
+#include <algorithm>
 #include <bit>
 
 #include "config/recipes.h"
@@ -30,6 +31,10 @@ const EnumNames<KeptState::Scaling> kScalings = {
 const EnumNames<OptimizerStateConfig::Map> kMaps = {
     {"linear", OptimizerStateConfig::Map::kLinear},
     {"dynamic", OptimizerStateConfig::Map::kDynamic},
+};
+const EnumNames<AccumulatedGradientsConfig::Scaling> kSumScalings = {
+    {"none", AccumulatedGradientsConfig::Scaling::kNone},
+    {"fp8_lm", AccumulatedGradientsConfig::Scaling::kFp8Lm},
 };
 const Names kLayouts = {"torchao_8bit",      "torchao_4bit", "torchao_fp8",
                         "bitsandbytes_8bit", "te_fp16",      "te_fp8"};
@@ -70,18 +75,48 @@ Section MastersSection(MastersConfig& masters) {
   return section;
 }
 
-Section AccumulatedSection(KeptFormatConfig& kept) {
+Section AccumulatedSection(AccumulatedGradientsConfig& sums) {
+  const Names scaled = {"fp8_lm"};
   Section section;
   section.path = "precision.accumulated_gradients";
   section.short_key = "format";
+  section.discriminator = "scaling";
+  section.choices = {"none", "fp8_lm"};
   section.keys = {
       FormatKeyOf(
-          "format", [&kept](const NumberFormat& read) { kept.format = read; },
-          [&kept] { return std::optional(kept.format); }, "format of the sums")
+          "format", [&sums](const NumberFormat& read) { sums.format = read; },
+          [&sums] { return std::optional(sums.format); }, "format of the sums")
           .Required(),
-      RoundingKey(kept),
+      RoundingKey(sums),
+      Choice("scaling", sums.scaling, kSumScalings,
+             "fp8_lm: sums of matrices, of micro-batches and of processes, carry a scale; it falls "
+             "where too many values saturate (FP8-LM)")
+          .WrittenIf([&sums] { return sums.scales(); }),
+      Number("saturation_limit", sums.rule.saturation_limit, FromTo(0, 1),
+             "share of a sum's values at the format's largest magnitude above which its factor mu "
+             "halves")
+          .For(scaled),
+      Integer("growth_interval", sums.rule.growth_interval, FromTo(1, 1'000'000'000),
+              "growths in which mu doubles")
+          .For(scaled),
+      Integer("interval", sums.rule.interval, FromTo(1, 1'000'000'000),
+              "steps from one look at the share to the next")
+          .For(scaled),
   };
   section.keys.front().default_text = "fp32";
+  section.check = [&sums](const YamlNode& map, const ReadContext& context) {
+    if (!sums.scales()) return;
+    const auto refuse = [&](const char* key, const char* message) {
+      const YamlNode* node = map.Find(key);
+      context.problems.Add(node != nullptr ? *node : map, Join(context.path, key), message);
+    };
+    const NumberFormat& format = sums.format;
+    if (format.table != 0 || 1 + format.exponent_bits + format.mantissa_bits > 8 ||
+        !format.is_signed)
+      refuse("format", "scaling fp8_lm is for formats of at most 8 bits (fp8_e4m3)");
+    if (sums.rounding != RoundingKind::kNearest)
+      refuse("rounding", "scaling fp8_lm rounds to nearest");
+  };
   return section;
 }
 
@@ -166,6 +201,27 @@ Section StateSection(OptimizerStateConfig& state) {
   return section;
 }
 
+// Whether an operand of some layer or step has a predicted scale.
+bool PredictsScales(const PrecisionConfig& precision) {
+  static constexpr auto kPredicted = TensorScalingConfig::Kind::kPredicted;
+  const auto predicts = [](const OperandsConfig& operands) {
+    return (operands.tensor_scaling && operands.tensor_scaling->kind == kPredicted) ||
+           std::any_of(operands.by_operand.begin(), operands.by_operand.end(),
+                       [](const std::optional<OperandConfig>& operand) {
+                         return operand && operand->tensor_scaling == kPredicted;
+                       });
+  };
+  const auto any = [&](const std::vector<LayerPrecisionConfig>& layers) {
+    return std::any_of(layers.begin(), layers.end(),
+                       [&](const LayerPrecisionConfig& layer) { return predicts(layer.operands); });
+  };
+  return predicts(precision.operands) || any(precision.layers) ||
+         std::any_of(precision.schedule.begin(), precision.schedule.end(),
+                     [&](const PrecisionSwitchConfig& change) {
+                       return predicts(change.operands) || any(change.layers);
+                     });
+}
+
 }  // namespace
 
 const std::vector<std::string>& StateLayouts() { return kLayouts; }
@@ -200,6 +256,10 @@ void CheckUpdate(const OptimizerConfig& optimizer, const PrecisionConfig& precis
   };
   using Compensation = UpdateRule::Compensation;
   using Kind = UpdateRule::Kind;
+  if (PredictsScales(precision) && optimizer.kind != Kind::kAdam && optimizer.kind != Kind::kAdamW)
+    refuse("operands", "tensor_scaling",
+           "kind predicted rests on the updates of adam and adamw, which the learning rate bounds; "
+           "expected one of them as optimizer.kind, or another kind of scale");
   const MastersConfig& masters = precision.masters;
   const bool fp32 = masters.format == kFp32;
   const bool stochastic = masters.rounding == RoundingKind::kStochastic;

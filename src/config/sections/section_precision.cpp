@@ -45,6 +45,7 @@ const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
     {"delayed", TensorScalingConfig::Kind::kDelayed},
     {"static", TensorScalingConfig::Kind::kStatic},
     {"adaptive", TensorScalingConfig::Kind::kAdaptive},
+    {"predicted", TensorScalingConfig::Kind::kPredicted},
 };
 const EnumNames<scaling::ScaleSystem> kScaleSystems = {
     {"te", scaling::ScaleSystem::kTe},
@@ -154,20 +155,23 @@ Section StaticScalesSection(TensorScalingConfig::StaticScales& scales) {
 // is computed; an operand is there as a whole and can be scaled by its own largest magnitude.
 Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   const Names delayed = {"delayed"}, own = {"current", "row"},
-              computed = {"current", "row", "delayed"},
-              scaled = {"current", "row", "delayed", "static"};
+              computed = {"current", "row", "delayed", "predicted"},
+              scaled = {"current", "row", "delayed", "static", "predicted"};
   Section section;
   section.path = of_operands ? "precision.operands.tensor_scaling" : "precision.tensor_scaling";
   section.discriminator = "kind";
-  section.choices = of_operands ? Names{"none", "current", "row", "delayed", "static", "adaptive"}
-                                : Names{"none", "delayed"};
+  section.choices =
+      of_operands ? Names{"none", "current", "row", "delayed", "static", "adaptive", "predicted"}
+                  : Names{"none", "delayed"};
   section.short_key = "kind";
   section.keys = {
       Choice("kind", scaling.kind, of_operands ? kOperandScalings : kTensorScalings,
              of_operands ? "current: a scale from the largest magnitude of this very tensor; row: "
                            "one for each row along the sum; delayed: from the magnitudes of its "
                            "last steps; static: `values`; adaptive: the scale that a tensor of "
-                           "nvfp4 has beside its blocks', chosen by exact_range"
+                           "nvfp4 has beside its blocks', chosen by exact_range; predicted: of "
+                           "weights, from their largest magnitude every `interval` steps and the "
+                           "learning rates since (adam, adamw); current of other operands"
                          : "delayed: a scale per tensor from the largest magnitudes of its last "
                            "steps"),
       Integer("history", scaling.history, FromTo(1, 1'000'000), "steps that are remembered")
@@ -204,6 +208,9 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
     section.keys.push_back(Number("saturation_limit", scaling.adaptive.saturation_limit,
                                   FromTo(0, 1), "share of them that may saturate for it")
                                .For({"adaptive"}));
+    section.keys.push_back(Integer("interval", scaling.interval, FromTo(1, 1'000'000),
+                                   "steps from one measurement of a weight to the next")
+                               .For({"predicted"}));
     section.keys.push_back(Nested("values", StaticScalesSection(scaling.values), "fixed scales")
                                .For({"static"})
                                .RequiredFor({"static"}));
@@ -212,7 +219,8 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
     if (!map.Find("kind"))
       for (const Entry& entry : map.entries) scaling.given.push_back(entry.key.text);
     using Kind = TensorScalingConfig::Kind;
-    const bool by_magnitude = scaling.kind == Kind::kCurrent || scaling.kind == Kind::kRow;
+    const bool by_magnitude = scaling.kind == Kind::kCurrent || scaling.kind == Kind::kRow ||
+                              scaling.kind == Kind::kPredicted;
     if (by_magnitude && scaling.reference && scaling.system == scaling::ScaleSystem::kTe)
       context.problems.Add(*map.Find("reference"), Join(context.path, "reference"),
                            "is for kind delayed and for rule torchao");

@@ -82,6 +82,9 @@ struct Gathered {
   std::array<OperandRule, kCount> Finished(const PrecisionConfig& precision,
                                            const config::TensorScalingConfig& scaling,
                                            bool of_attention);
+  static bool IsOfWeight(std::size_t i) {
+    return kCount == kOperands && IsWeight(static_cast<Operand>(i));
+  }
 };
 
 // Formats that have no scale of the tensor beside those of blocks cannot have an adaptive one.
@@ -111,7 +114,10 @@ std::array<OperandRule, kCount> Gathered<kCount>::Finished(
     bool of_attention) {
   for (std::size_t i = 0; i < kCount; ++i) {
     rules[i].scaling = scaling;
-    if (kinds[i]) rules[i].scaling.kind = *kinds[i];
+    config::TensorScalingConfig::Kind& kind = rules[i].scaling.kind;
+    if (kinds[i]) kind = *kinds[i];
+    if (kind == config::TensorScalingConfig::Kind::kPredicted && !IsOfWeight(i))
+      kind = config::TensorScalingConfig::Kind::kCurrent;
     RefuseAdaptive(rules[i], of_attention);
     FinishRule(precision, rules[i]);
   }
@@ -157,6 +163,11 @@ void Transform(const std::optional<config::HadamardConfig>& hadamard, const std:
     }
     for (const Operand operand : both) {
       OperandRule& rule = rule_of(operand);
+      if (rule.scaling.kind == config::TensorScalingConfig::Kind::kPredicted && rule.rounds)
+        throw ConfigError("precision.operands: layer " + layer + ": the scale of " +
+                          NameOf(operand) +
+                          " is predicted from the weights, and hadamard transforms them before "
+                          "they are rounded; expected one of the two");
       rule.rounds = true;
       rule.hadamard.size = hadamard->size;
       rule.hadamard.random = hadamard->signs == config::HadamardConfig::Signs::kRandom;

@@ -169,6 +169,14 @@ void LoadTensorScales(const std::string& path, const CheckpointState& state, gra
     if (found == state.tensors.end() && switched) continue;
     if (found == state.tensors.end())
       Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
+    const bool predicted = scaling::IsPredictedScale(found->second);
+    // What is predicted begins anew with its format, and is of no use to a history.
+    if (switched && (predicted || t.scale->predicted)) continue;
+    if (t.scale->predicted) {
+      scaling::LoadPredictedScale(found->second, t.name, *t.scale->predicted,
+                                  *t.scale->per_tensor_scale.host);
+      continue;
+    }
     const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
     load(found->second, t.name, t.scale->history, *t.scale->per_tensor_scale.host);
   }

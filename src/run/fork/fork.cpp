@@ -192,7 +192,8 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
     const bool hold = config.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
     const std::int64_t made = hold ? s.updates : s.schedule_steps;
     const std::int64_t back = std::max<std::int64_t>(made + spec.steps - total, 0);
-    trainer.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps, std::min(back, made)});
+    trainer.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps, std::min(back, made)},
+                   s.tensors);
   } else {
     graph::Initialize(*graph, config.model.init, config.seed, backend);
     if (policy->AwaitsStart()) {

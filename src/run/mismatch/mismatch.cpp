@@ -133,10 +133,11 @@ class MismatchFinder {
     using Kind = config::TensorScalingConfig::Kind;
     const auto& operands = precision.operands.tensor_scaling;
     if (precision.tensor_scaling.kind == Kind::kDelayed ||
-        (operands && operands->kind == Kind::kDelayed))
+        (operands && (operands->kind == Kind::kDelayed || operands->kind == Kind::kPredicted)))
       throw ConfigError(
-          "precision: tensor_scaling delayed takes scales from earlier steps of a training; "
-          "mismatch needs scales of the values themselves (current, row, static, or none)");
+          "precision: tensor_scaling delayed and predicted take scales from earlier steps of a "
+          "training; mismatch needs scales of the values themselves (current, row, static, or "
+          "none)");
   }
 
   graph::GraphSpec SpecOf(const config::PrecisionConfig& precision) const {

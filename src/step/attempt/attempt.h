@@ -10,6 +10,8 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "step/accumulated_gradients.h"
+#include "step/attempt/tensor_scales.h"
 #include "step/distributed_gradients.h"
 #include "telemetry/not_finite.h"
 
@@ -98,6 +100,8 @@ struct Attempt {
   // In logged steps, what gradients lost between processes (`parallel`) and where micro-batches are
   // added up (precision.accumulated_gradients).
   DistributedGradients::Transport transport = {}, accumulated = {};
+  std::vector<HalvedMu> halved = {};         // by this attempt's sums (scaling fp8_lm)
+  std::vector<MeasuredScale> measured = {};  // before its passes (tensor_scaling predicted)
 };
 
 // A rounding whose overflow is attributed to a layer with a scale: that of its dx or dw. The logit

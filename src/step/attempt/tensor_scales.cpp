@@ -4,9 +4,60 @@
 
 #include <cmath>
 
+#include "error.h"
 #include "scaling/rules/tensor_scale.h"
+#include "step/weight_values.h"
 
 namespace ada::step {
+namespace {
+
+// "fc.forward.w" is operand forward.w of layer fc, whose name may have dots.
+std::pair<std::string, std::string> Parted(const std::string& tensor) {
+  const std::size_t at = tensor.rfind('.', tensor.rfind('.') - 1);
+  return {tensor.substr(0, at), tensor.substr(at + 1)};
+}
+
+float LargestOf(const std::vector<float>& values) {
+  float largest = 0;
+  for (const float value : values)
+    if (!(std::fabs(value) <= largest)) largest = std::fabs(value);
+  return largest;
+}
+
+}  // namespace
+
+// A weight that the optimizer does not update has no slot, and does not move.
+TensorScales::TensorScales(graph::Graph& graph, const optim::Optimizer& optimizer)
+    : graph_(graph), amax_(graph.scaled_tensors().size()), weights_(amax_.size()) {
+  const auto& tensors = graph.scaled_tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].scale->predicted) continue;
+    Weight& weight = weights_[i];
+    weight = {WeightOf(graph, Parted(tensors[i].name).first), 0};
+    ADA_CHECK(weight.parameter != nullptr);
+    for (const backend::UpdateSlot& slot : optimizer.slots())
+      if (slot.value.data == weight.parameter->value.data) weight.lr = slot.lr;
+  }
+}
+
+std::vector<MeasuredScale> TensorScales::Measure(backend::Backend& backend) {
+  std::vector<MeasuredScale> measured;
+  const auto& tensors = graph_.scaled_tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::optional<scaling::PredictedScale>& predicted = tensors[i].scale->predicted;
+    if (!predicted || !predicted->wants_measure()) continue;
+    const auto [layer, operand] = Parted(tensors[i].name);
+    MeasuredScale of{layer, operand, LargestOf(HostValues(weights_[i].parameter->value, backend)),
+                     predicted->bound()};
+    of.steps = predicted->steps;
+    scaling::TensorScaler& scaler = *tensors[i].scale->per_tensor_scale.host;
+    scaling::MeasureScale(*predicted, of.largest, scaler);
+    of.scale = scaler.scale;
+    measured.push_back(of);
+  }
+  if (!measured.empty()) graph_.SendTensorScales();
+  return measured;
+}
 
 void TensorScales::Observe(bool first) {
   const auto& tensors = graph_.scaled_tensors();
@@ -17,11 +68,16 @@ void TensorScales::Observe(bool first) {
   }
 }
 
-void TensorScales::Update() {
+void TensorScales::Update(double lr) {
   const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    scaling::UpdateTensorScale(tensors[i].scale->history, amax_[i],
-                               *tensors[i].scale->per_tensor_scale.host);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    graph::TensorScale& scale = *tensors[i].scale;
+    scaling::TensorScaler& scaler = *scale.per_tensor_scale.host;
+    if (scale.predicted)
+      scaling::PredictScale(*scale.predicted, lr * weights_[i].lr, scaler);
+    else
+      scaling::UpdateTensorScale(scale.history, amax_[i], scaler);
+  }
   if (!tensors.empty()) graph_.SendTensorScales();
 }
 
