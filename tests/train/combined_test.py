@@ -19,6 +19,7 @@ underflow_target, scale_upper_bound, accum_upper_bound, power_of_two, update_int
 batch_norm, attention, layers; of optimizer: kind, lr, momentum, nesterov, dampening, velocity, beta1, beta2,
 epsilon, weight_decay, no_decay, groups; of schedule: kind, milestones, every, length, gamma, min_lr; of train:
 max_steps, accumulate, clip_norm, label_smoothing, ema; of log: statistics. How many keys a call drew is printed.
+Language models have embeddings, positions, targets that are left out, and heads that multiply the embedding's weight.
 """
 
 import argparse
@@ -122,6 +123,10 @@ class Combined(unittest.TestCase):
     def test_language_models(self):
         chosen = range(1, LANGUAGE + 1)
         self.assertEqual(many(os.environ["ADA_BINARY"], chosen, os.environ.get("ADA_KEEP"), language=True), 0)
+
+    def test_states_that_saturate(self):
+        """The scale of an fp16 state is the same under precision.overflow: saturate."""
+        self.assertEqual(many(os.environ["ADA_BINARY"], [1172], os.environ.get("ADA_KEEP"), language=True), 0)
 
 
 if __name__ == "__main__":
