@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "error.h"
+#include "study/run_histograms.h"
 #include "study/written_run.h"
 #include "telemetry/run_logs.h"
 #include "temp_folder.h"
