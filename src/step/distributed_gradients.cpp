@@ -124,8 +124,14 @@ void DistributedGradients::TakeOnHost(int place) {
   const Tensor& gradient = GradientOf(place);
   host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
   backend_.Download(host_.data(), gradient.data, gradient.bytes());
-  on_host_->Add(place, host_.data(),
-                scales_.empty() ? scale_ : scales_[static_cast<std::size_t>(place)]);
+  if (scales_.empty()) return on_host_->Add(place, host_.data(), scale_);
+  // Exactly the codes, which a scale and its inverse may miss by a bit: ties decide by that.
+  const auto at = static_cast<std::size_t>(place);
+  for (float& value : host_) {
+    value *= scales_[at];
+    if (!reduction_.exempt[at] && std::isfinite(value)) value = RoundTo(reduction_.format, value);
+  }
+  on_host_->Add(place, host_.data());
 }
 
 // The sum of gradient `place`, without its scale.

@@ -40,7 +40,7 @@ class PredictedScale(unittest.TestCase):
                                {name: (w.shape, w.tobytes()) for name, w in self.start.items()})
 
     def run_it(self, output, *keys, steps=STEPS, resume=False, kind="adamw"):
-        layers = [{"name": "a", "kind": "linear", "features": 5, "bias": False}, {"kind": "relu"},
+        layers = [{"name": "a", "kind": "linear", "features": 5, "bias": False}, {"name": "r", "kind": "relu"},
                   {"name": "b", "kind": "linear", "features": 3, "bias": False}]
         config = {"seed": 3, "device": {"kind": "cpu", "threads": 1},
                   "data": {"dataset": "tensors", "path": "data.safetensors", "layout": "hwc", "batch_size": 16,
