@@ -50,7 +50,7 @@ class PredictedScale(unittest.TestCase):
                                              "tensor_scaling": {"kind": "predicted", "interval": INTERVAL}}},
                   "scaling": {"policy": "none"}, "optimizer": {"kind": kind, "lr": RATE},
                   "checkpoint": {"every_steps": 1, "keep": 99},
-                  "train": {"max_steps": steps}, "evaluate": {"every_epochs": 0},
+                  "train": {"epochs": steps, "max_steps": steps}, "evaluate": {"every_epochs": 0},
                   "log": {"every": 1, "statistics": ["dx", "dw", "operands"]}}
         (self.folder / f"{output}.yaml").write_text(json.dumps(config), encoding="utf-8")
         command = [BINARY, "train", f"{output}.yaml", "--output", output, "--no-progress",

@@ -63,7 +63,7 @@ class Batch:
                   "model": {"layers": [{"name": "fc", "kind": "linear", "features": 3, "bias": False}],
                             "classes": 3, "init": {"scheme": "constant", "value": 0}},
                   "scaling": {"policy": "none"}, "optimizer": {"kind": "sgd", "lr": 1},
-                  "train": {"max_steps": step}, "evaluate": {"every_epochs": 0}, "log": {"every": 1}}
+                  "train": {"epochs": step, "max_steps": step}, "evaluate": {"every_epochs": 0}, "log": {"every": 1}}
         (self.folder / f"{output}.yaml").write_text(json.dumps(config), encoding="utf-8")
         command = [*launcher, BINARY, "train", f"{output}.yaml", "--output", output, "--no-progress",
                    "--resume" if resume else "--overwrite", *(["--set", *keys] if keys else [])]

@@ -176,9 +176,10 @@ YamlNode WriteSection(const Section& section) {
   YamlNode map;
   map.kind = YamlNode::Kind::kMap;
   // The choice comes from the field and not from a map: there is none when a configuration is
-  // written. No word means the alternative, a model of listed layers.
+  // written. No word means the alternative, a model of listed layers, or the default.
   std::string choice = section.chosen.value_or(Written(section, section.discriminator));
-  if (choice.empty()) choice = section.alternative;
+  if (choice.empty())
+    choice = section.alternative.empty() ? section.default_choice : section.alternative;
   const std::string second = Written(section, section.second_discriminator);
   for (const Key& key : section.keys) {
     if (!choice.empty() && !section.Knows(key, choice)) continue;

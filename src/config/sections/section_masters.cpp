@@ -82,6 +82,7 @@ Section AccumulatedSection(AccumulatedGradientsConfig& sums) {
   section.short_key = "format";
   section.discriminator = "scaling";
   section.choices = {"none", "fp8_lm"};
+  section.default_choice = "none";
   section.keys = {
       FormatKeyOf(
           "format", [&sums](const NumberFormat& read) { sums.format = read; },
