@@ -15,6 +15,11 @@ from storing import Unsure
 ONE_SCALE = ("none", "fixed", "dynamic", "logmax", "histogram")
 
 
+def shown(text):
+    """What a number of nine digits may stand for: itself, or the fp32 nearest to it."""
+    return sorted({float(text), float(np.float32(text))})
+
+
 class Decisions:
     """The part of Beside that knows S and alpha."""
 
@@ -84,7 +89,8 @@ class Decisions:
         state["passes"] += 1
         choices = []
         if near == 1.0:
-            options = [(float(row["unbound"]), {"SB": "target", "AB": "target"}.get(row["limit"], row["limit"]))]
+            word = {"SB": "target", "AB": "target"}.get(row["limit"], row["limit"])
+            options = [(value, word) for value in shown(row["unbound"])]
             state["cached"] = options
         for value, word in options:
             bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
@@ -101,7 +107,7 @@ class Decisions:
         if options is None:  # the last dgrad is little but what fp32 left of a difference
             if written is None:
                 raise Unsure(f"exponents of {name}")
-            options = [(float(written["unbound"]), written["limit"])]
+            options = [(value, written["limit"]) for value in shown(written["unbound"])]
         state["cached"], state["new"] = options, False
         return options
 

@@ -85,7 +85,7 @@ class MoreRules:
         m_off = (1 - b2) * off + 2 * OFF * (np.abs(b2 * last) + np.abs((1 - b2) * g)) + TINY
         sure = np.abs(at) > at_off + TINY
         step = lr * np.where(sure, np.sign(at), 0.0)
-        error = lr * np.where(sure | (at_off == 0) & (at == 0), 2e-7, 1.0)
+        error = lr * (2e-7 + np.where(sure | (at_off == 0) & (at == 0), 0.0, 1.0))
         if decay:
             step, error = step + lr * decay * w, error + 1.8e-7 * np.abs(w)
         return step, error, self.kept(name, after, exp_avg=(m, m_off))

@@ -5,8 +5,10 @@ import math
 import numpy as np
 
 from kinds import Layer
+from storing import Unsure
 
 OFF = 2e-6  # relative error of a norm's terms
+MOST = float(np.finfo(np.float32).max)
 
 
 def _span(x, axes):
@@ -85,6 +87,8 @@ class LayerNorm(Layer):
     def backward(self, dy):
         gamma = self.params["weight"].reshape(1, -1, 1, 1)
         g = dy * gamma
+        if np.isfinite(g).all() and np.abs(g * np.maximum(np.abs(self.x_hat), 1)).sum(1).max() > MOST:
+            raise Unsure("sums of a layer norm beyond fp32")
         a = g.mean(1, keepdims=True) if self.center else 0.0
         b = (g * self.x_hat).mean(1, keepdims=True)
         value = self.inverse * (g - a - self.x_hat * b)
