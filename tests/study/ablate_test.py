@@ -12,7 +12,6 @@ import tempfile
 import unittest
 
 BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = """
 name: r
 seed: 5
@@ -212,15 +211,16 @@ class Ablate(unittest.TestCase):
     def test_planted_ingredients_of_a_gpt(self):
         """dw.dy in fp8 without a scale loses most gradients; forward.x is bf16 already."""
         text = self.folder / "text.txt"
-        text.write_text("".join(page.read_text("utf-8")
-                                for page in sorted((ROOT / "configs").glob("*.md"))), "utf-8")
+        licenses = pathlib.Path("/usr/share/common-licenses")  # of Debian's base-files
+        text.write_text("".join((licenses / name).read_text("utf-8")
+                                for name in ("GPL-2", "GPL-3", "LGPL-2.1", "GFDL-1.3")), "utf-8")
         (self.folder / "gpt.yaml").write_text(GPT.format(text=text), encoding="utf-8")
         found = json.loads(self.ablate("--seeds", "1", "--parts", "forward.x,dw.dy", "--json",
                                        config="gpt.yaml"))
         useless, harmful = found["ingredients"]
         self.assertEqual(useless["says"], "free")
         self.assertEqual(useless["left_out"]["mean"], 0)
-        self.assertEqual(harmful["says"], "costs")
+        self.assertEqual(harmful["says"], "costs", found)
         self.assertGreater(harmful["left_out"]["mean"], 10 * found["noise"])
         self.assertRegex(found["sentence"], r"it costs most: dw\.dy .*no effect is seen of forward\.x")
 
