@@ -58,7 +58,7 @@ fi
 
 tidy=
 for candidate in clang-tidy-14 clang-tidy; do
-  if command -v "$candidate" >/dev/null && "$candidate" --version | grep -q 'version 14\.'; then
+  if command -v "$candidate" >/dev/null && [[ $("$candidate" --version) == *'version 14.'* ]]; then
     tidy=$candidate
     break
   fi

@@ -52,7 +52,7 @@ done
 [[ $steps =~ ^([1-9][0-9]*)?$ ]] || fail "--steps $steps: expected a whole number from 1 on"
 [[ $seeds =~ ^[1-9][0-9]*$ ]] || fail "--seeds $seeds: expected a whole number from 1 on"
 for part in ${parts[@]+"${parts[@]}"}; do
-  all_parts | grep -qxF "$part" || fail "--part $part: expected one of $(all_parts | tr '\n' ' ')"
+  all_parts | grep -xF "$part" >/dev/null || fail "--part $part: expected one of $(all_parts | tr '\n' ' ')"
 done
 if $table; then exec "${ADA_PYTHON:-python3}" "$here/atlas_table.py" "$out"; fi
 [ ${#parts[@]} -gt 0 ] || mapfile -t parts < <(all_parts)
