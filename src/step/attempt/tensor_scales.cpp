@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "error.h"
+#include "number/blocks/block_quantizer.h"
 #include "scaling/rules/tensor_scale.h"
 #include "step/weight_values.h"
 
@@ -15,13 +16,6 @@ namespace {
 std::pair<std::string, std::string> Parted(const std::string& tensor) {
   const std::size_t at = tensor.rfind('.', tensor.rfind('.') - 1);
   return {tensor.substr(0, at), tensor.substr(at + 1)};
-}
-
-float LargestOf(const std::vector<float>& values) {
-  float largest = 0;
-  for (const float value : values)
-    if (!(std::fabs(value) <= largest)) largest = std::fabs(value);
-  return largest;
 }
 
 }  // namespace
@@ -47,7 +41,7 @@ std::vector<MeasuredScale> TensorScales::Measure(backend::Backend& backend) {
     std::optional<scaling::PredictedScale>& predicted = tensors[i].scale->predicted;
     if (!predicted || !predicted->wants_measure()) continue;
     const auto [layer, operand] = Parted(tensors[i].name);
-    MeasuredScale of{layer, operand, LargestOf(HostValues(weights_[i].parameter->value, backend)),
+    MeasuredScale of{layer, operand, AmaxOf(HostValues(weights_[i].parameter->value, backend)),
                      predicted->bound()};
     of.steps = predicted->steps;
     scaling::TensorScaler& scaler = *tensors[i].scale->per_tensor_scale.host;

@@ -51,7 +51,7 @@ class KeptSums {
     Ints min = ExtremeLanes{}.min, max{};
     Ints* run_min = nullptr;
 
-    // x: sixteen values in the buffer, the position behind which is `end`.
+    // x: sixteen values in the buffer. end: the position after them.
     ADA_INLINE void Add(const float* x, std::int64_t end) {
       const Ints u = Magnitudes(x);
       min = u < min ? u : min;
