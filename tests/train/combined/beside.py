@@ -214,6 +214,8 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                 if node.tied is not None and name == "weight":
                     value, off = node.layer.shared
                     error = np.abs(part + value) * 1.2e-7 * (single(part + value) != part + value)
+                    before = self.sums.get(key, (0.0, 0.0))[0] + value  # earlier parts, to which that is added first
+                    error = error + np.abs(before) * 1.2e-7 * (single(before) != before)
                     part, part_error = part + value, part_error + off + error
                 self.add_part(node, name, key, part, part_error)
         if not any(goes_on) or node.kind == "attention":
