@@ -43,6 +43,8 @@ class DrawMore(DrawOperands):
             log["histogram_every"] = 1
             scenarios = [self.scenario(precision) for _ in range(self.whole(0, 3))]
             log["what_if"] = [{"name": f"s{i}", **keys} for i, keys in enumerate(scenarios)]
+        if config["train"].get("accumulate", 1) == 1 and self.chance(0.15):
+            log["probe_every"] = self.one(1, 2)
         self.g = own
 
     def muon(self):
