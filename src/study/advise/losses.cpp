@@ -120,16 +120,14 @@ class CountAdvisor {
  private:
   // The tensor that loses most on the mean, of those with a scale, or of y, w and dw.
   const TensorTotals* Worst(bool scaled, double above) const {
-    const TensorTotals* worst = nullptr;
-    for (const TensorTotals& t : record_.layers.tensors()) {
-      const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
-                                : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
-      if (!asked || IsHarmless(record_, t)) continue;
-      // The mean over the logged steps, not the worst of them: single steps lose more now and then.
-      if (t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
-      if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
-    }
-    return worst;
+    // The mean over the logged steps, not the worst of them: single steps lose more now and then.
+    return telemetry::WorstTensor(
+        record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
+          const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
+                                    : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+          return asked && !IsHarmless(record_, t) && t.pct_mean() >= above &&
+                 IsBelieved(record_, t.layer, t.tensor);
+        });
   }
 
   std::string Lost(const TensorTotals& t) const {

@@ -16,7 +16,6 @@
 
 #include "backend/attention_formulas.h"
 #include "backend/cpu/ops/attention_groups.h"
-#include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
@@ -329,9 +328,10 @@ class CpuAttention final : public Op {
                        pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     }
     if (Needs(Decision::kDs)) v = PartMoments(pass, 2);
-    Decide(Decision::kDv, looks ? Seen(dy, p) : scaling::Observation{}, scale);
+    Decide(Decision::kDv, looks ? ObservationOf(dy, p) : scaling::Observation{}, scale);
     if (spec_.rounds_ds)
-      Decide(Decision::kDs, looks ? Seen(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
+      Decide(Decision::kDs,
+             looks ? ObservationOf(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
     *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
     if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
   }
@@ -343,7 +343,8 @@ class CpuAttention final : public Op {
                         pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     const auto decide = [&](Decision decision, std::size_t part) {
       scaling::Observation seen;
-      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), sizes_.factor()));
+      if (Needs(decision))
+        seen = ObservationOf(ds, Times(PartMoments(pass, part), sizes_.factor()));
       Decide(decision, seen, *spec_.ds_scale);
     };
     decide(Decision::kDq, 1);

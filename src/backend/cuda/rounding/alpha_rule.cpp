@@ -22,7 +22,7 @@ JoinedRule::JoinedRule(const Context& context, const OwnRuleInputs& here)
   if (here.logs != nullptr) all_.logs = context.Allocate<LogSums>(1);
   if (here.channels == 0) return;
   // Joined magnitudes lie apart from this process's own: DecideKernel reads the ones and leaves
-  // zeros, PutSeen does so with the others.
+  // zeros, PutObservation does so with the others.
   auto* memory = context.AllocateZeroed<std::uint32_t>(4 * here.channels);
   dy_magnitudes_ = {memory, memory + here.channels};
   w_magnitudes_ = {memory + 2 * here.channels, memory + 3 * here.channels};
@@ -31,14 +31,15 @@ JoinedRule::JoinedRule(const Context& context, const OwnRuleInputs& here)
 void JoinedRule::Join(std::int64_t dy_values) const {
   // One thread a channel for the magnitudes; the first does the moments and logarithms as well.
   const std::int64_t items = std::max<std::int64_t>(here_.channels, 1);
-  ForEach(context_.stream, items,
-          PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),
-                  static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
-                  here_.w_magnitudes, here_.channels, reinterpret_cast<RuleInputsPart*>(part_)});
+  ForEach(
+      context_.stream, items,
+      PutObservation{here_.dy, here_.w, static_cast<double>(dy_values),
+                     static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
+                     here_.w_magnitudes, here_.channels, reinterpret_cast<RuleInputsPart*>(part_)});
   context_.link->AllGatherInStream(part_, bytes_, parts_);
   ForEach(context_.stream, items,
-          JoinSeen{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_, w_magnitudes_,
-                   here_.channels});
+          JoinObservations{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_,
+                           w_magnitudes_, here_.channels});
 }
 
 JoinedTail::JoinedTail(const Context& context, scaling::LayerScaler* scaler)

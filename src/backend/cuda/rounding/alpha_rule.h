@@ -42,7 +42,7 @@ struct JoinedRuleInputs {
 // Writes this process's part, and leaves magnitudes as the next pass wants them. For all channels,
 // and once where there are none.
 // Body of ForEach over the channels, or one.
-struct PutSeen {
+struct PutObservation {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (i == 0) {
       if (dy != nullptr) part->dy = {*dy, dy_values};
@@ -67,7 +67,7 @@ struct PutSeen {
 };
 
 // Joins the parts of all processes, which lie `bytes` apart; for the same indices.
-struct JoinSeen {
+struct JoinObservations {
   ADA_HOST_DEVICE const RuleInputsPart& PartOf(int rank) const {
     return *reinterpret_cast<const RuleInputsPart*>(parts + static_cast<std::size_t>(rank) * bytes);
   }
