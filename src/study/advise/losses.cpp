@@ -50,21 +50,23 @@ Keys FormatKeys(const config::Config& now, const config::Config& then) {
 }
 
 // Why formats change: tensors that carry S, and those that do not.
-// Among those without a scale the largest loss is told, as one number for all.
+// Among those without a scale the largest loss is told, as one number for all, and what overflowed.
 std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
   std::vector<std::string> scaled, others;
   double most = 0;
+  std::int64_t overflow = 0;
   for (const TensorNeeds& t : needs.tensors) {
     if (!IsChanged(recommended, t.name())) continue;
     (t.asks_for_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
-    if (!t.asks_for_s()) most = std::max(most, t.lost_pct);
+    if (!t.asks_for_s()) most = std::max(most, t.lost_pct), overflow += t.overflow;
   }
   std::string text;
   if (!scaled.empty()) text = "no scale holds all values of " + FirstNames(scaled, kNames);
   if (others.empty()) return text;
   const bool one = others.size() == 1;
   return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
-         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + PercentText(most);
+         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + PercentText(most) +
+         (overflow > 0 ? ", and " + std::to_string(overflow) + " values overflow" : "");
 }
 
 // The recommended scale, for `worst` above all. Where the histograms speak for one that is no
