@@ -392,7 +392,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
             if (
                 key not in self.tallies
                 and key not in self.loose
-                and key[1].split(".")[0] not in ("update", "master", "state")
+                and key[1].split(".")[0] not in ("update", "master", "state", "ns", "orthogonality")
             ):
                 self.differ(f"underflow.csv {key[0]},{key[1]}", "a row that is not expected")
         for name, counted in (("blocks", self.blocks), ("accumulators", self.sums_rows)):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from draw_operands import DrawOperands
+from operands import plain
 
 NO_CODES = ("row", "fp32'", "modelopt", "four_over_six", "fp8_block128", "torchao", "tensor_scale", "nvfp4", "fp8_e4m3'")
 
@@ -18,9 +19,11 @@ class DrawMore(DrawOperands):
             config["scaling"].pop("scale", None)
             config["scaling"].update(method="abs_range", batch_norm=True)
         precision, log = config["precision"], config["log"]
+        if self.chance(0.08):
+            config["optimizer"] = self.muon()
         if self.chance(0.15):
             precision["masters"] = self.compensated()
-            if precision["masters"]["compensation"] == "kahan" and config["optimizer"]["kind"] in ("adamw", "lion"):
+            if precision["masters"]["compensation"] == "kahan" and config["optimizer"]["kind"] in ("adamw", "lion", "muon"):
                 config["optimizer"]["weight_decay"] = 0  # which shrinks the weight beside the step
         if self.chance(0.12):
             precision["optimizer_state"] = self.mapped_states()
@@ -29,11 +32,25 @@ class DrawMore(DrawOperands):
             precision["gradients"] = self.one("bf16", "fp32")
             change = {"from_step": self.whole(2, 3), "gradients": self.one("fp16", "fp8_e5m2", "fp8_e4m3")}
             precision["schedule"] = [change]
+        sums = "accumulate" in precision or config["train"].get("accumulate", 1) > 1
+        operands = precision.get("operands", "none")
+        if not sums and "attention" not in kinds and not plain(operands) and self.chance(0.3):
+            operands[self.one("x", "w", "dy")] = {"format": self.format(), "rounding": "stochastic"}
         if self.chance(0.3):
             log["histogram_every"] = 1
             scenarios = [self.scenario(precision) for _ in range(self.whole(0, 3))]
             log["what_if"] = [{"name": f"s{i}", **keys} for i, keys in enumerate(scenarios)]
         self.g = own
+
+    def muon(self):
+        keys = {"kind": "muon", "lr": self.one(0.02, 2.0**-4), "ns_format": "fp32"}
+        keys["others"] = {"kind": self.one("adamw", "sgd", "lion"), "lr": self.one(2.0**-9, 1e-3)}
+        self.maybe(keys, "momentum", 0.4, 0.5, 0)
+        self.maybe(keys, "nesterov", 0.4, False)
+        self.maybe(keys, "weight_decay", 0.4, 0, 0.125)
+        self.maybe(keys, "adjust_lr", 0.5, "match_rms_adamw", "spectral_unclamped")
+        self.maybe(keys, "ns_steps", 0.5, 1, 3)
+        return keys
 
     def compensated(self):
         if self.chance(0.5):

@@ -57,11 +57,13 @@ class Taking:
             over, over_back = node.layer.transformed(name, stored)
             stored = over_back(transform(over, *rule))
             stored = self.after_transform(node, name, stored)
+        node.layer.spread[name] = None
         if operand is None:
             return stored
         if operand.as_forward:
             source = "forward." + name.split(".")[1]
             taken, tally, counts = node.took.get(source, (stored, None, None))
+            node.layer.spread[name] = node.layer.spread.get(source)
             node.scales[name] = node.scales[source]
             if tally is not None and not (name.endswith(".w") and self.part > 0):
                 self.tallies[node.name, name] = tally
@@ -89,14 +91,19 @@ class Taking:
                 tally, counts = self.count_blocks(key, operand.form, scale, stored, taken, seen)
         else:
             factor = self.operand_factor(operand, key, lines, back)
-            taken = stored_ends(stored, 0.0, operand.form, factor)[0]
+            low, high = stored_ends(stored, 0.0, operand.form, factor, operand.stochastic)
+            taken = (low + high) / 2 if operand.stochastic else low
+            node.layer.spread[name] = np.nan_to_num((high - low) / 2) if operand.stochastic else None
             node.scales[name] = 1.0 if factor is None else factor, operand.form
             if logged:
                 tally = self.tallies.setdefault(key, Tally(operand.form, scale))
                 tally.scale = tally.row_scale = scale
                 if factor is not None and np.ndim(factor) == 0:
                     tally.row_scale = float(single(scale * factor))
-                tally.add(stored, np.zeros(stored.shape), taken, factor)
+                if operand.stochastic:
+                    tally.add_between(stored, np.zeros(stored.shape), low, high, factor)
+                else:
+                    tally.add(stored, np.zeros(stored.shape), taken, factor)
         node.took[name] = taken, self.tallies.get(key), counts
         if not np.isfinite(taken).all():
             self.spreads = True

@@ -65,11 +65,11 @@ class Updates(MoreRules):
         self.state, self.count = {}, 0
 
     def factors(self, name, shape):
-        lr, decay = 1.0, 1.0
-        for group in self.keys.get("groups", []):
+        lr, decay, keys = 1.0, 1.0, self.config["optimizer"]
+        for group in keys.get("groups", []):
             if fnmatch.fnmatchcase(name, group["match"]):
                 lr, decay = group.get("lr_factor", lr), group.get("decay_factor", decay)
-        for glob in self.keys.get("no_decay", []):
+        for glob in keys.get("no_decay", []):
             if fnmatch.fnmatchcase(name, glob) or (glob == "vectors" and len(shape) == 1):
                 decay = 0.0
         return lr, decay
@@ -103,11 +103,12 @@ class Updates(MoreRules):
     def one(self, beside, name, g, off, lr, after, tallies):
         w = beside.masters[name]
         lr_factor, decay_factor = self.factors(name, w.shape)
-        lr, decay = (
-            lr * lr_factor,
-            self.keys.get("weight_decay", 0.01 if self.keys["kind"] == "adamw" else 0) * decay_factor,
-        )
+        self.keys = keys = self.config["optimizer"]
+        if keys["kind"] == "muon" and w.ndim == 1:
+            self.keys, lr = keys["others"], lr * keys["others"]["lr"] / keys["lr"]
         kind = self.keys["kind"]
+        decay = self.keys.get("weight_decay", {"adamw": 0.01, "muon": 0.1}.get(kind, 0)) * decay_factor
+        lr = lr * lr_factor
         rule = self.adam if kind in ("adam", "adamw") else getattr(self, kind)
         before, w = w, joined(w, self.rest.get(name, 0 * w)) if self.compensation == "remainder" else w
         step, error, states = rule(name, w, g, off, lr, decay, after)
