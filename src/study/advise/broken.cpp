@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "config/load.h"
+#include "config/sections/sections.h"
+#include "config/yaml/node.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
 #include "study/text_table.h"
@@ -50,7 +52,11 @@ std::optional<NumberFormat> FormatOf(const RunRecord& record, const std::string&
 class Broken {
  public:
   explicit Broken(const RunRecord& record)
-      : record_(record), config_(record.config), first_(record.run.finiteness().first()) {}
+      : record_(record),
+        config_(record.config),
+        first_(record.run.finiteness().first()),
+        own_(OwnEntry()),
+        scale_(own_ < 0 ? first_.scale : *config_.scaling.layers[own_].total_scale) {}
 
   // In order of certainty: averages that underflow and are divided by; then a loss that rose while
   // everything was finite; then the cause that the first tensor that is not finite shows.
@@ -114,7 +120,7 @@ class Broken {
   bool IsOfRate() const {
     if (record_.course.good_steps() == 0) return false;
     if (record_.course.Rose()) return true;
-    const bool scaled = telemetry::IsOfScale(first_) && first_.scale > 1;
+    const bool scaled = telemetry::IsOfScale(first_) && scale_ > 1;
     return first_.step <= kFirstSteps && !scaled && !WasNearFromTheStart();
   }
   bool WasNearFromTheStart() const {
@@ -137,19 +143,19 @@ class Broken {
 
   // The largest scale at which the tensor would have fitted; nothing where its largest value is no
   // number.
-  // The value was seen with first_.scale on it; the largest scale that fits makes of it the
+  // The value was seen with scale_ on it; the largest scale that fits makes of it the
   // format's largest value.
   std::optional<double> Room() const {
     const std::optional<NumberFormat> format = FormatOfFirst();
     const double value = std::strtod(first_.value.c_str(), nullptr);
     if (!telemetry::HasNumber(first_) || !format || value <= 0) return std::nullopt;
-    return first_.scale / value * format->largest();
+    return scale_ / value * format->largest();
   }
 
   // Whether the scale was too large: its tensor carries it, and would have fitted without it, or a
   // scale that was made ever smaller has not been without effect.
   bool IsOfScale() const {
-    if (!telemetry::IsOfScale(first_) || first_.scale <= 1) return false;
+    if (!telemetry::IsOfScale(first_) || scale_ <= 1) return false;
     // A room below 1 means that the value does not fit even without a scale: it is not the scale's
     // fault.
     if (const std::optional<double> room = Room()) return *room >= 1;
@@ -160,14 +166,22 @@ class Broken {
   // Without a largest value to go by, the scale is taken down by a factor of kGoneBy.
   double FittingScale() const {
     const std::optional<double> room = Room();
-    const double most = room ? *room / kHeadroom : first_.scale / kGoneBy;
+    const double most = room ? *room / kHeadroom : scale_ / kGoneBy;
     return std::exp2(std::floor(std::log2(std::clamp(most, 1.0, kUsualScale))));
   }
 
   Advice Scale() const {
     const std::string scale = ShortestText(FittingScale());
     Advice advice{
-        "scaling", {}, Story() + ": S = " + ShortNumber(first_.scale) + " is too large", "well"};
+        "scaling", {}, Story() + ": S = " + ShortNumber(scale_) + " is too large", "well"};
+    if (own_ >= 0) {
+      config::Config changed = config_;
+      changed.scaling.layers[own_].total_scale = FittingScale();
+      const config::YamlNode node = config::ToNode(changed);
+      advice.keys = {{"layers", config::FlowText(*node.Find("scaling")->Find("layers"))}};
+      advice.reason += ", the total_scale that scaling.layers gives " + first_.layer;
+      return advice;
+    }
     if (config_.scaling.policy == "fixed") {
       advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
       advice.reason += "; a dynamic one backs off";
@@ -197,9 +211,19 @@ class Broken {
     return advice;
   }
 
+  // The last entry of scaling.layers that gives the layer's dx an S of its own; -1: none.
+  int OwnEntry() const {
+    const auto& entries = config_.scaling.layers;
+    for (int i = static_cast<int>(entries.size()) - 1; first_.tensor == "dx" && i >= 0; --i)
+      if (entries[i].total_scale && GlobMatch(entries[i].match, first_.layer)) return i;
+    return -1;
+  }
+
   const RunRecord& record_;
   const config::Config& config_;
   const FirstNotFinite first_;
+  const int own_;
+  const double scale_;  // that the first tensor carried
 };
 
 }  // namespace

@@ -140,9 +140,8 @@ class Rules {
     const std::string limit = record_.layers.FindScale(worst->layer, false)->last_limit;
     if (config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange) return;
     Add(Advice{"scaling", ExactRange(config_),
-               worst->layer + ".dx loses " + PercentText(worst->pct_mean()) +
-                   " where its scale says \"" + limit + "\" for a target of " +
-                   PercentText(target) +
+               worst->layer + ".dx loses " + LostWords(*worst) + ", where its scale says \"" +
+                   limit + "\" for a target of " + PercentText(target) +
                    ": the estimate met it in expectation, not in fact; exact_range counts the "
                    "values",
                "well", mends});
@@ -169,7 +168,7 @@ class Rules {
     if (policy == "logmax") return;  // which chooses its start by itself
     Advice advice{"scaling",
                   {{policy == "fixed" ? "scale" : "init_scale", ShortestText(scale)}},
-                  "loss.dx loses " + PercentText(loss->pct_mean()) + " at S = " +
+                  "loss.dx loses " + LostWords(*loss) + ", at S = " +
                       ShortNumber(loss->last_scale) + ", with which backpropagation starts",
                   "well",
                   {"loss.dx"}};
@@ -239,7 +238,7 @@ class Rules {
     for (const auto& layer : dead) {
       // A gradient that meets others at a branch is theirs to mend.
       if (layer.died_at == "branch" || is_mended(layer.died_at)) continue;
-      std::string reason = telemetry::NoGradientText({layer}, 1);
+      std::string reason = telemetry::NoGradientText(dead, kMost);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
         reason += "; whether the images vanish log.statistics with y would tell";
       // Weights that are all alike pass on no gradient that differs, and zeros none at all; a rate
@@ -291,6 +290,18 @@ std::string NothingText(const RunRecord& record) {
   text += "; " + LostTextOf(record);
   const TensorTotals* most = telemetry::LostMost(record.layers);
   if (most == nullptr && telemetry::CoverageOf(record.layers, 1, {}).counted.empty()) return text;
+  // A scale beyond a tensor's range may be what a policy tries, and is said all the same.
+  for (const TensorNeeds& t : record.needs.tensors) {
+    if (!t.asks_for_s() || t.silent()) continue;
+    const Powers powers = PowersFor(t, t.format, judge::kHeadroomBits);
+    if (!powers.any() || !t.WasAbove(powers)) continue;
+    text += "; S went up to " + ShortNumber(t.scale_high) + ", and " + t.name() +
+            " has headroom up to " + ShortNumber(std::exp2(powers.high));
+    break;
+  }
+  if (const telemetry::AccumulatorTotals* sums = telemetry::WorstSums(record.layers.sums()))
+    text += "; sums lost most in " + sums->name() + ": " +
+            telemetry::AccumulatorFigures(sums->swallowed_pct(), sums->bias(), sums->sqnr_db());
   const TensorNeeds* missed = nullptr;
   for (const TensorNeeds& t : record.needs.tensors)
     if (t.lost_magnitude_pct > (missed == nullptr ? 0 : missed->lost_magnitude_pct)) missed = &t;
