@@ -308,7 +308,6 @@ std::vector<SumPoint> ListJudgedSums(const Bindings& bindings) {
   std::vector<SumPoint> list;
   for (std::size_t rule = 0; rule < bindings.judged_rules.size(); ++rule) {
     ForProducts(bindings, [&](int node, scaling::Product product) {
-      if (!bindings.network->nodes[node].kind->has_weight) return;
       const std::size_t at = bindings.JudgedAt(rule, node, scaling::IndexOf(product));
       list.push_back({bindings.NameOf(node), product, bindings.judged_rules[rule],
                       bindings.judged.host + at, rule});

@@ -84,7 +84,7 @@ void OpMaker::AddSums(const OpPlan& op, layers::OpParts& parts) const {
     parts.sums[i].rule = b_.storage->accumulators[op.node][i];
     if (b_.training && parts.sums[i].rule)
       parts.sums[i].counts = &b_.stats.backend[op.node + 1].sums[i];
-    if (!node(op).kind->has_weight) continue;
+    if (!node(op).kind->has_weight && node(op).kind->decisions.empty()) continue;
     for (std::size_t rule = 0; rule < b_.judged_rules.size(); ++rule)
       parts.sums[i].judged.push_back(
           {b_.judged_rules[rule], b_.judged.backend + b_.JudgedAt(rule, op.node, i)});
