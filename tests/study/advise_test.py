@@ -92,6 +92,15 @@ class Advise(unittest.TestCase):
         self.run_program("train", "r/config.yaml", "--with", "a.yaml", "--output", "better",
                          "--quiet", "--overwrite")
 
+    def test_what_overflows_under_scales_of_its_own_is_told(self):
+        """Nothing underflows in fp16 there, but each largest value so far is the format's end."""
+        self.train("precision.tensor_scaling={kind: delayed, history: 1}", "log.histogram_every=5",
+                   "log.statistics=[y, dx]")
+        with open(self.folder / "r/underflow.csv", encoding="utf-8", newline="") as file:
+            overflow = sum(int(row["overflow"]) for row in csv.DictReader(file))
+        said = re.search(r"up to 0 %, and (\d+) values overflow", self.run_program("advise", "r").stdout)
+        self.assertEqual(int(said[1]), overflow)
+
     def test_a_rate_that_is_too_large(self):
         for optimizer in ("{lr: 3000}", "{lr: 30}", "{lr: 1}", "{kind: adam, lr: 100}"):
             with self.subTest(optimizer):
