@@ -423,6 +423,13 @@ TEST_SUITE("cpu") {
                std::vector<float>{6, 0}, counts);
     CHECK(counts.lost_scale_rounding == 1);
     CHECK(counts.lost() == 1);
+    // What a scale of zero decodes as zero is no draw's fault.
+    BlockFactor none;
+    none.stored = none.decode = 0, none.encode = 1, none.at_floor = true;
+    const std::vector<float> zeros = {0, 0};
+    BlockCounts of_floor;
+    CountBlock(grid, TensorFactorOf(grid, 6), none, std::vector<float>{6, 0.4f}, zeros, of_floor);
+    CHECK(of_floor.lost_scale_floor == 2);
   }
 
   TEST_CASE("no values, one value, zeros: nothing is lost and nothing is made up") {

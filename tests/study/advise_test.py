@@ -92,6 +92,26 @@ class Advise(unittest.TestCase):
         self.run_program("train", "r/config.yaml", "--with", "a.yaml", "--output", "better",
                          "--quiet", "--overwrite")
 
+    def test_advice_to_keep_fp32_takes_what_needs_few_bits_along(self):
+        """What goes is a map whose other keys the run had, and --with merges maps."""
+        for sets in (("precision.masters={format: fp8_e5m2, compensation: kahan}", "optimizer.lr=1e-5"),
+                     ("precision.accumulated_gradients={format: fp8_e5m2, scaling: fp8_lm}",
+                      "train.accumulate=16", "optimizer.lr=1e-5")):
+            with self.subTest(sets[0]):
+                self.train(*sets, "log.statistics=[update, dx]")
+                said = self.run_program("advise", "r", "--yaml", "a.yaml").stdout
+                self.assertRegex(said, "^precision: {(masters|accumulated_gradients): {format: fp32, ")
+                self.run_program("train", "r/config.yaml", "--with", "a.yaml", "--output", "b", "--dry-run")
+
+    def test_what_overflows_under_scales_of_its_own_is_told(self):
+        """Each largest value so far is the end of fp16 there."""
+        self.train("precision.tensor_scaling={kind: delayed, history: 1}", "log.histogram_every=5",
+                   "log.statistics=[y, dx]")
+        with open(self.folder / "r/underflow.csv", encoding="utf-8", newline="") as file:
+            overflow = sum(int(row["overflow"]) for row in csv.DictReader(file))
+        said = re.search(r"and (\d+) values overflow", self.run_program("advise", "r").stdout)
+        self.assertEqual(int(said[1]), overflow)
+
     def test_a_rate_that_is_too_large(self):
         for optimizer in ("{lr: 3000}", "{lr: 30}", "{lr: 1}", "{kind: adam, lr: 100}"):
             with self.subTest(optimizer):

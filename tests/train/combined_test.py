@@ -2,10 +2,10 @@
 
 A network of a few layers is drawn from a seed with its formats, policy, optimizer and data, and trained for a few
 steps. Every tensor of the dumps, every weight of the checkpoints, every count of underflow.csv, blocks.csv and
-accumulators.csv, every decision of scales.csv, every row of steps.csv, histograms.csv and what_if*.csv is compared
-with what the pages of the tree say: weights and images are small whole numbers times powers of two, so that most sums
-are exact in fp32 in any order, and equality is asked for; elsewhere a value lies between two bounds, and a count
-between two counts. The same run without dumps, whose layers are computed together, has to write the same rows.
+accumulators.csv, every decision of scales.csv, every row of steps.csv, histograms.csv, what_if*.csv and probes.csv is
+compared with what the pages of the tree say: weights and images are small whole numbers times powers of two, so that
+most sums are exact in fp32 in any order, and equality is asked for; elsewhere a value lies between two bounds, and a
+count between two counts. The same run without dumps, whose layers are computed together, has to write the same rows.
 
 Drawn are, of data: batch_size, normalize; of model.layers: inputs, channels, features, kernel, stride, padding,
 output_padding, dilation, groups, bias, eps, momentum, min, max, slope, ceil_mode, count_include_pad, size, scale,
@@ -19,8 +19,8 @@ beta1, beta2, method, underflow_target, scale_upper_bound, accum_upper_bound, po
 u_min, headroom_bits, batch_norm, attention, layers; of optimizer: kind, lr, momentum, nesterov, dampening, velocity,
 beta1, beta2, epsilon, weight_decay, no_decay, groups, ns_steps, adjust_lr, others; of schedule: kind, milestones,
 every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm, label_smoothing, ema; of log: statistics,
-histogram_every, what_if. How many keys a call drew is printed. Language models have embeddings, positions, targets
-that are left out, and heads that multiply the embedding's weight.
+histogram_every, what_if, probe_every. How many keys a call drew is printed. Language models have embeddings,
+positions, targets that are left out, and heads that multiply the embedding's weight.
 
 Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as 0
 (abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word than
@@ -44,6 +44,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "combined"))
 try:
     import numpy as np
     import draws
+    import probes
     from beside import Beside
     from draw_language import DrawLanguage
     from network import Network
@@ -71,6 +72,7 @@ def one(program, seed, folder, language=False):
         except Unsure as unsure:
             beside.given_up = str(unsure)
             differences = beside.differences
+    differences += probes.differs(run, program)
     # Without dumps layers are computed together; that changes nothing.
     run.start(program, "plain", "--set", "log.dump_every=0")
     for name in ("steps.csv", "scales.csv", "underflow.csv"):

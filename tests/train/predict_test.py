@@ -156,6 +156,7 @@ class Predict(unittest.TestCase):
         self.assertIn("PHOTO is missing", self.ada(
             "predict", "--checkpoint", "run", code=2).stderr)
         self.assertIn("--checkpoint is missing", self.ada("predict", "a.png", code=2).stderr)
+        self.assertIn("none: no such checkpoint", self.ada("evaluate", "none", code=3).stderr)
 
 
 if __name__ == "__main__":

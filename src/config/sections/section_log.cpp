@@ -59,9 +59,7 @@ Section WhatIfSection(WhatIfConfig& what_if) {
       Number("scale", what_if.scale, ScaleRange(), "scale that every tensor would carry")
           .Default("each tensor's own"),
       ScenarioScalingKey(what_if.scaling),
-      AccumulatorRuleKey(what_if.accumulate,
-                         "accumulator that would make the sums of all products of convolutions "
-                         "and linear layers")
+      AccumulatorRuleKey(what_if.accumulate, "accumulator that would make the sums of all products")
           .Default("each product's own"),
   };
   section.needs_one = {{"format", "scale", "scaling", "accumulate"},

@@ -57,9 +57,10 @@ ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
                                                         const TensorFactor& tensor,
                                                         const BlockFactor& factor, float x,
                                                         float largest, BlockCounts& counts) {
-  // To nearest this element would not have become zero.
+  // To nearest this element would not have become zero, nor its decoded value.
+  const float least = OfBits(grid.element.below_min);
   const bool drawn =
-      OfBits(MagnitudeBits(Scaled(grid, factor, x))) > OfBits(grid.element.below_min) / 2;
+      OfBits(MagnitudeBits(Scaled(grid, factor, x))) > least / 2 && least * factor.decode != 0;
   if (LostBeside(grid, static_cast<double>(x), static_cast<double>(largest), drawn))
     return counts.lost_beside_largest;
   if (tensor.bounded) return counts.lost_tensor_scale;

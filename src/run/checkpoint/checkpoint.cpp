@@ -130,6 +130,8 @@ void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
 
 CheckpointState ReadCheckpointState(const std::string& path) {
   const std::string stem = StemOf(path);
+  if (!IsThere(path) && !IsThere(stem + ".json") && !IsThere(stem + ".safetensors"))
+    throw DataError(path + ": no such checkpoint; expected the folder of a run, or its file");
   const StoredState stored = ReadStateText(stem + ".json");
   if (stored.tensors_hash != HashFile(stem + ".safetensors"))
     Damaged(stem + ".safetensors", "its hash is not the one in the JSON file: the file is damaged");

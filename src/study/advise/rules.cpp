@@ -95,17 +95,25 @@ class Rules {
   // What masters and the optimizer's state lose where they are kept.
   void StoredState() {
     const config::PrecisionConfig& p = config_.precision;
+    // Keys that need few bits go with them: maps are merged (train --with).
+    const bool plain =
+        p.masters.compensation == backend::UpdateRule::Compensation::kNone && !p.masters.arithmetic;
+    const std::string fp32 =
+        plain ? "fp32" : "{format: fp32, compensation: none, arithmetic: fp32}";
     const auto masters = [&](const std::string& tensor, const std::string& words) {
-      Lost(tensor, "masters", p.masters.format, words + " where masters are kept in ");
+      Lost(tensor, {"masters", fp32}, p.masters.format, words + " where masters are kept in ");
     };
     masters("update", " of its weights' changes vanish");
     Add(StateAdvice(record_));
     masters("master", " of its weights become zero");
-    Lost("accumulated", "accumulated_gradients", p.accumulated_gradients.format,
+    Lost("accumulated",
+         {"accumulated_gradients",
+          p.accumulated_gradients.scales() ? "{format: fp32, scaling: none}" : "fp32"},
+         p.accumulated_gradients.format,
          " of its gradients' parts vanish where they are added up in ");
   }
 
-  void Lost(const std::string& tensor, const std::string& key, const NumberFormat& format,
+  void Lost(const std::string& tensor, const Keys::value_type& key, const NumberFormat& format,
             const std::string& words) {
     if (format == kFp32) return;
     const TensorTotals* worst =
@@ -114,7 +122,7 @@ class Rules {
         });
     if (worst == nullptr) return;
     Add(Advice{"precision",
-               {{key, "fp32"}},
+               {key},
                worst->layer + "." + worst->tensor + ": " + PercentText(worst->pct_mean()) + words +
                    FormatName(format),
                worst->pct_mean() >= 30 ? "well" : "fairly"});

@@ -18,6 +18,9 @@ class DrawMore(DrawOperands):
         if "batch_norm" in kinds and method != "element_wise_range" and self.chance(0.3):
             config["scaling"].pop("scale", None)
             config["scaling"].update(method="abs_range", batch_norm=True)
+        if "conv_transpose2d" in kinds and config["scaling"]["policy"] == "adaptive" and self.chance(0.3):
+            config["scaling"].pop("scale", None)
+            config["scaling"].update(method="element_wise_range", power_of_two=False)
         precision, log = config["precision"], config["log"]
         if self.chance(0.08):
             config["optimizer"] = self.muon()
@@ -40,6 +43,8 @@ class DrawMore(DrawOperands):
             log["histogram_every"] = 1
             scenarios = [self.scenario(precision) for _ in range(self.whole(0, 3))]
             log["what_if"] = [{"name": f"s{i}", **keys} for i, keys in enumerate(scenarios)]
+        if config["train"].get("accumulate", 1) == 1 and self.chance(0.15):
+            log["probe_every"] = self.one(1, 2)
         self.g = own
 
     def muon(self):

@@ -37,9 +37,12 @@ class Run:
         )
         (self.folder / "run.yaml").write_text(json.dumps(config, indent=1))
 
-    def start(self, program, output="out", *more):
+    def start(self, program, output="out", *more, config=None):
+        """config: another one than run.yaml, which has the same files."""
+        if config is not None:
+            (self.folder / f"{output}.yaml").write_text(json.dumps(config))
         done = subprocess.run(
-            [program, "train", "run.yaml", "--output", output, "--no-progress", "--overwrite", *more],
+            [program, "train", f"{output if config else 'run'}.yaml", "--output", output, "--no-progress", "--overwrite", *more],
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -52,8 +55,8 @@ class Run:
         path = self.folder / output / name
         return rows(path) if path.exists() else []
 
-    def dump(self, step):
-        return tensors(self.folder / "out/dump" / f"step-{step:08}.safetensors")
+    def dump(self, step, output="out"):
+        return tensors(self.folder / output / "dump" / f"step-{step:08}.safetensors")
 
     def formats(self, step):
         """The metadata of a dump."""
