@@ -159,7 +159,7 @@ struct JudgedSums {  // by another rule, whose sums are made and counted alone
 struct ProductSums {
   std::optional<scaling::Accumulator> rule;      // unset: fp32
   scaling::AccumulatorCounts* counts = nullptr;  // filled in passes that count; null: nobody asks
-  std::vector<JudgedSums> judged;                // in passes with Pass::bins; not of attention
+  std::vector<JudgedSums> judged;                // in passes with Pass::bins
   void Visit(auto&& visit) { visit(counts, judged); }
 };
 using SumsOfProducts = std::array<ProductSums, scaling::kProducts>;  // by scaling::Product

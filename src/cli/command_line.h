@@ -81,6 +81,12 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 // The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
 config::Overrides OverridesOf(const std::vector<std::string>& set);
 
+// --accumulate RULE, several times: accumulators that sums are judged by. what: ends before "such
+// an accumulator".
+void AddAccumulate(CLI::App& app, std::vector<std::string>& rules, const std::string& what);
+// Throws ConfigError for one that leaves all sums in fp32.
+std::vector<config::AccumulatesConfig> ReadAccumulators(const std::vector<std::string>& rules);
+
 // --set consumes all arguments that follow it: if `operand` is empty, the first of `set` that is
 // not KEY=VALUE is moved into it; if there is none it stays empty.
 void TakeOperand(std::string& operand, std::vector<std::string>& set);

@@ -20,8 +20,8 @@ namespace {
 
 // "text" stands for no --csv.
 struct InspectArguments {
-  std::string file, tensors = "*", format = "fp16", csv = "text";
-  std::vector<std::string> set;
+  std::string file, tensors = "*", format, csv = "text", rounding, overflow;
+  std::vector<std::string> set, accumulators;
   std::optional<double> scale_in;
   std::optional<int> axis;
   bool all = false, json = false;
@@ -60,19 +60,56 @@ struct ReplayArguments {
   study::ReplayOptions options;
 };
 
+// The modes of --rounding and --overflow; empty words are the defaults.
+TableModes ModesOf(const std::string& rounding, const std::string& overflow) {
+  TableModes modes;
+  if (!rounding.empty())
+    modes.rounding =
+        static_cast<TableRounding>(WordPlace("--rounding", rounding, kTableRoundingNames) + 1);
+  if (!overflow.empty())
+    modes.overflow = static_cast<TableOverflow>(WordPlace("--overflow", overflow, kOverflowWords));
+  return modes;
+}
+
+// Sums are judged as what-if --dump judges them; of operands as they are stored, or in --format.
+int InspectSums(const InspectArguments& a) {
+  if (a.all || a.axis || a.scale_in || !a.set.empty() || !a.rounding.empty() || !a.overflow.empty())
+    throw ConfigError("--accumulate: goes with --tensors, --format, --csv and --json alone");
+  study::WhatIfDumpOptions options;
+  options.dump = a.file, options.tensors = a.tensors, options.command = "inspect";
+  if (!a.format.empty()) options.formats.push_back(config::ReadAnyFormat(a.format));
+  options.accumulators = ReadAccumulators(a.accumulators);
+  if (a.csv != "text" && a.csv != "sums")
+    throw ConfigError("--csv " + a.csv + ": expected sums beside --accumulate");
+  options.view = a.json            ? study::View::kJson
+                 : a.csv == "sums" ? study::View::kCsv
+                                   : study::View::kTable;
+  study::WhatIfDump(options, std::cout);
+  return 0;
+}
+
 // The format may be block-scaled; what does not go with one is refused by study::Inspect.
 int Inspect(InspectArguments& a) {
   RequireOperand(a.file, a.set, "FILE", "inspect");
-  study::InspectOptions options;
-  options.path = a.file;
-  options.tensors = a.tensors;
-  options.format = config::ReadAnyFormat(a.format);
-  options.axis = a.axis;
-  options.scale_in = a.scale_in;
-  options.overrides = OverridesOf(a.set);
   if (a.json && (a.all || a.csv != "text"))
     throw ConfigError(std::string("--json and ") + (a.all ? "--all" : "--csv") +
                       "; expected one of them");
+  if (!a.accumulators.empty()) return InspectSums(a);
+  study::InspectOptions options;
+  options.path = a.file;
+  options.tensors = a.tensors;
+  options.format = config::ReadAnyFormat(a.format.empty() ? "fp16" : a.format);
+  const TableModes modes = ModesOf(a.rounding, a.overflow);
+  if (IsStochastic(modes.rounding))
+    throw ConfigError("--rounding " + a.rounding + ": counts are of a rounding without chance");
+  if (auto* plain = std::get_if<NumberFormat>(&options.format))
+    *plain = modes == TableModes() ? *plain : WithModes(*plain, modes);
+  else if (modes != TableModes())
+    throw ConfigError("--rounding and --overflow are of plain formats, and " +
+                      FormatName(options.format) + " has blocks");
+  options.axis = a.axis;
+  options.scale_in = a.scale_in;
+  options.overrides = OverridesOf(a.set);
   options.output = a.json  ? study::InspectOptions::Output::kJson
                    : a.all ? study::InspectOptions::Output::kAll
                            : study::ParseInspectOutput(a.csv);
@@ -84,13 +121,8 @@ int Inspect(InspectArguments& a) {
 void TakeFormat(ConvertArguments& a) {
   study::ConvertOptions& options = a.options;
   constexpr int kMostBits = 16;
+  options.modes = ModesOf(a.rounding, a.overflow);
   TableModes& modes = options.modes;
-  if (!a.rounding.empty())
-    modes.rounding =
-        static_cast<TableRounding>(WordPlace("--rounding", a.rounding, kTableRoundingNames) + 1);
-  if (!a.overflow.empty())
-    modes.overflow =
-        static_cast<TableOverflow>(WordPlace("--overflow", a.overflow, kOverflowWords));
   if (a.random_bits)
     modes.random_bits = static_cast<int>(
         Checked(*a.random_bits, 1, kMostBits, "--random-bits", "a number from 1 to 16"));
@@ -120,6 +152,17 @@ int Convert(ConvertArguments& a) {
   TakeFormat(a);
   study::Convert(a.options, std::cerr);
   return 0;
+}
+
+void AddModes(CLI::App& app, std::string& rounding, std::string& overflow) {
+  app.add_option("--rounding", rounding,
+                 "of a plain format: nearest_even, nearest_away, toward_zero, toward_positive,\n"
+                 "toward_negative, toward_odd; convert: also stochastic_a, _b or _c (IEEE P3109)")
+      ->type_name("MODE");
+  app.add_option("--overflow", overflow,
+                 "beyond its largest value: none (what the format says), saturate, or\n"
+                 "saturate_finite (inf stays inf)")
+      ->type_name("MODE");
 }
 
 void AddAxis(CLI::App& app, std::optional<int>& axis) {
@@ -247,9 +290,12 @@ Command AddInspect(CLI::App& app) {
           "else scaling.init_scale, 1): their values are rounded as they are, their extremes and\n"
           "moments shown without S")
       ->type_name("S");
+  AddModes(*inspect, a->rounding, a->overflow);
+  AddAccumulate(*inspect, a->accumulators,
+                "instead: what sums of layers NAME.x, NAME.w, NAME.dy would lose by such an");
   AddSet(*inspect, a->set,
          "--set scaling.method=abs_range (one method), any key of policy adaptive");
-  auto* csv = inspect->add_option("--csv", a->csv, "counts or scales: a table for programs")
+  auto* csv = inspect->add_option("--csv", a->csv, "counts, scales or sums: a table for programs")
                   ->type_name("WHAT");
   inspect
       ->add_flag("--all", a->all,
@@ -286,16 +332,7 @@ Command AddConvert(CLI::App& app) {
   convert->add_flag("--save-scales", options.save_scales,
                     "of a block-scaled format: NAME.scale, NAME.codes (and NAME.amax) as well;\n"
                     "of formats of --rounding and --overflow NAME.codes");
-  convert
-      ->add_option("--rounding", a->rounding,
-                   "of a plain format: nearest_even, nearest_away, toward_zero, toward_positive,\n"
-                   "toward_negative, toward_odd, stochastic_a, _b or _c (IEEE P3109)")
-      ->type_name("MODE");
-  convert
-      ->add_option("--overflow", a->overflow,
-                   "beyond its largest value: none (what the format says), saturate, or\n"
-                   "saturate_finite (inf stays inf)")
-      ->type_name("MODE");
+  AddModes(*convert, a->rounding, a->overflow);
   convert->add_option("--random-bits", a->random_bits, "of stochastic modes (8)")->type_name("N");
   convert->add_option("--seed", options.seed, "of stochastic modes (1)")->type_name("N");
   return {convert, [a] { return Convert(*a); }};

@@ -53,6 +53,29 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what) {
       ->type_name("FORMAT");
 }
 
+void AddAccumulate(CLI::App& app, std::vector<std::string>& rules, const std::string& what) {
+  app.add_option("--accumulate", rules,
+                 what +
+                     " accumulator\n(hopper_fp8, a map, {forward: .., dx: .., dw: ..}), of "
+                     "operands in --format")
+      ->type_name("RULE")
+      ->allow_extra_args(false);
+}
+
+std::vector<config::AccumulatesConfig> ReadAccumulators(const std::vector<std::string>& rules) {
+  std::vector<config::AccumulatesConfig> accumulators;
+  for (const std::string& rule : rules) {
+    const auto& asked = accumulators.emplace_back(
+        config::LoadPrecision({{"precision.accumulate", rule}}).config.precision.accumulate);
+    if (std::none_of(asked.by_product.begin(), asked.by_product.end(),
+                     [](const auto& product) { return product && product->rule; }))
+      throw ConfigError("--accumulate " + rule +
+                        ": sums in fp32 are what others are judged by; "
+                        "expected an accumulator (`ada-train accumulators`)");
+  }
+  return accumulators;
+}
+
 config::Overrides OverridesOf(const std::vector<std::string>& set) {
   config::Overrides overrides;
   for (const std::string& item : set) {

@@ -52,17 +52,10 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
                                           : nullptr;
   if (other != nullptr)
     throw ConfigError(what + ": judges formats of the file's operands; leave out " + other);
-  std::vector<config::AccumulatesConfig> accumulators;
-  for (const std::string& rule : a.accumulators) {
-    const auto& asked = accumulators.emplace_back(
-        config::LoadPrecision({{"precision.accumulate", rule}}).config.precision.accumulate);
-    if (std::none_of(asked.by_product.begin(), asked.by_product.end(),
-                     [](const auto& product) { return product && product->rule; }))
-      throw ConfigError("--accumulate " + rule +
-                        ": sums in fp32 are what others are judged by; "
-                        "expected an accumulator (`ada-train accumulators`)");
-  }
-  study::WhatIfDump({dump, formats, accumulators, a.view.View()}, std::cout);
+  study::WhatIfDumpOptions options;
+  options.dump = dump, options.formats = formats, options.view = a.view.View();
+  options.accumulators = ReadAccumulators(a.accumulators);
+  study::WhatIfDump(options, std::cout);
   return 0;
 }
 
@@ -178,12 +171,8 @@ Command AddWhatIf(CLI::App& app) {
       ->type_name("FORMAT")
       // One value for each --format: what follows the value is an operand or another option.
       ->allow_extra_args(false);
-  command
-      ->add_option("--accumulate", a->accumulators,
-                   "of a dump, or the run's newest: what sums would lose by such an accumulator\n"
-                   "(hopper_fp8, a map, {forward: .., dx: .., dw: ..}), of operands in --format")
-      ->type_name("RULE")
-      ->allow_extra_args(false);
+  AddAccumulate(*command, a->accumulators,
+                "of a dump, or the run's newest: what sums would lose by such an");
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
       ->type_name("S");
   command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")

@@ -308,7 +308,6 @@ std::vector<SumPoint> ListJudgedSums(const Bindings& bindings) {
   std::vector<SumPoint> list;
   for (std::size_t rule = 0; rule < bindings.judged_rules.size(); ++rule) {
     ForProducts(bindings, [&](int node, scaling::Product product) {
-      if (!bindings.network->nodes[node].kind->has_weight) return;
       const std::size_t at = bindings.JudgedAt(rule, node, scaling::IndexOf(product));
       list.push_back({bindings.NameOf(node), product, bindings.judged_rules[rule],
                       bindings.judged.host + at, rule});
@@ -324,13 +323,9 @@ std::vector<ScalePoint> ListScales(const Bindings& bindings) {
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
                                             const std::vector<RoundingPoint>& roundings) {
   std::vector<ScaledTensor> list;
-  const auto add = [&](const std::string& layer, const std::string& tensor,
-                       const TensorStats* stats) {
-    TensorScale* scale = bindings.styles->ScaleOf(layer, tensor);
-    if (!scale) return;
-    list.push_back({layer + "." + tensor, scale, bindings.training ? stats : nullptr});
-  };
-  for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
+  for (const RoundingPoint& point : roundings)
+    if (TensorScale* scale = bindings.styles->ScaleOf(point.layer, point.tensor))
+      list.push_back({point.layer, point.tensor, scale, bindings.training ? point.stats : nullptr});
   return list;
 }
 

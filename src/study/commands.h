@@ -210,6 +210,8 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 // Every format is judged for every operand; fp32 and others that lose nothing are allowed.
 struct WhatIfDumpOptions {
   std::string dump;
+  std::string tensors = "*";  // glob of sums: layers by the name of their dy
+  std::string command = "what-if";
   std::vector<AnyFormat> formats;
   // Not empty: the sums of products are judged instead, by each of these.
   std::vector<config::AccumulatesConfig> accumulators;

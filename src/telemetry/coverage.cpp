@@ -53,12 +53,9 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
 }
 
 const TensorTotals* LostMost(const LayerTotals& layers) {
-  const TensorTotals* most = nullptr;
-  for (const TensorTotals& tensor : layers.tensors())
-    if (!IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0 &&
-        (most == nullptr || tensor.lost_mean() > most->lost_mean()))
-      most = &tensor;
-  return most;
+  return WorstTensor(layers, &TensorTotals::lost_mean, [](const TensorTotals& tensor) {
+    return !IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0;
+  });
 }
 
 std::string LostShares(const TensorTotals& tensor) {

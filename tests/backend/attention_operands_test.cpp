@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::int64_t kImages = 2, kHeads = 4, kKvHeads = 2, kWidth = 20, kTokens = 70;
 using enum AttentionOperand;
+// Sums as good as fp32's.
+const scaling::Accumulator kFine{16, 25, kFp32, scaling::AccumulatorRounding::kNearest, 0};
 
 using Matrix = std::vector<double>;  // [rows, columns] of one head
 struct Sized {
@@ -57,9 +59,17 @@ struct Attention {
   }
   static std::size_t Count(const Shape& shape) { return static_cast<std::size_t>(shape.numel()); }
   void Run() {
+    Pass pass = MakePass(static_cast<int>(kImages));
+    pass.bins = true;
     op = bench->Make(spec);
-    op->Forward(MakePass(static_cast<int>(kImages)));
-    op->Backward(MakePass(static_cast<int>(kImages)));
+    op->Forward(pass);
+    op->Backward(pass);
+  }
+  void Accumulate(const scaling::Accumulator& rule) {
+    for (std::size_t i = 0; i < 2; ++i) spec.sums[i].rule = rule, spec.sums[i].counts = &counts[i];
+  }
+  void Judge(const scaling::Accumulator& rule) {
+    for (std::size_t i = 0; i < 2; ++i) spec.sums[i].judged = {{rule, &judged[i]}};
   }
   Bench bench;
   AttentionSpec spec;
@@ -67,6 +77,7 @@ struct Attention {
   scaling::LayerScaler scalers[4];
   std::array<scaling::TensorScaler, kAttentionOperands> scales;
   std::array<BlockCounts, kAttentionOperands> blocks;
+  std::array<scaling::AccumulatorCounts, 2> counts, judged;  // forward, dx
   std::unique_ptr<Op> op;
 };
 
@@ -266,14 +277,48 @@ TEST_SUITE("cpu") {
       OperandRounding rounding;
       rounding.rounds = true, rounding.block = DefaultBlockFormat(element, scale);
       rounding.format = element;
-      Attention a(rounding);
-      a.Run();
-      CheckAgainst(a, [&](Values& line, float amax) {
-        BlockLayout layout;
-        layout.length = static_cast<std::int64_t>(line.size());
-        QuantizeBlocks(*rounding.block, layout, amax, false, line.data(), {line.data()}, nullptr);
-      });
-      CHECK(a.blocks[IndexOf(kSQ)].numel == kImages * kHeads * kTokens * kWidth);
+      // fp32 scales of several blocks a line, whose codes accumulators add block by block.
+      if (scale == BlockScale::kFp32) rounding.block->block = 32;
+      for (const bool accumulates : {false, true}) {
+        Attention a(rounding);
+        if (accumulates) a.Accumulate(kFine);
+        a.Run();
+        CheckAgainst(a, [&](Values& line, float amax) {
+          BlockLayout layout;
+          layout.length = static_cast<std::int64_t>(line.size());
+          QuantizeBlocks(*rounding.block, layout, amax, false, line.data(), {line.data()}, nullptr);
+        });
+        CHECK(a.blocks[IndexOf(kSQ)].numel == kImages * kHeads * kTokens * kWidth);
+      }
+    }
+  }
+
+  TEST_CASE("attention: sums that are judged lose what they lose where they are made") {
+    const scaling::Accumulator& rule = *scaling::AccumulatorNamed("hopper_fp8");
+    std::vector<OperandRounding> roundings = {OperandRounding{}, Plain(kFp8E4M3), Plain(kFp8E4M3)};
+    roundings[2].row_scaled = true;
+    for (const BlockScale scale : {BlockScale::kFp8E4M3, BlockScale::kFp32}) {
+      OperandRounding& blocks = roundings.emplace_back();
+      blocks.rounds = true, blocks.format = kFp4E2M1;
+      blocks.block = DefaultBlockFormat(kFp4E2M1, scale), blocks.block->block = 16;
+    }
+    for (const OperandRounding& rounding : roundings) {
+      Attention made(rounding), plain(rounding);
+      made.Accumulate(rule), made.Judge(rule), plain.Judge(rule);
+      made.Run(), plain.Run();
+      for (std::size_t i = 0; i < 2; ++i) {
+        const scaling::AccumulatorCounts &own = made.counts[i], &judged = made.judged[i],
+                                         &beside = plain.judged[i];
+        CHECK(own.sums > 0);
+        CHECK(own.sums == judged.sums);
+        CHECK(own.products == judged.products);
+        CHECK(own.swallowed == judged.swallowed);
+        CHECK(own.noise == judged.noise);
+        // Sums in fp32 give probabilities and gradients of scores that are a little other ones.
+        CHECK(own.sums == beside.sums);
+        CHECK(std::abs(own.products - beside.products) <= own.products / 200);
+        CHECK(std::abs(own.swallowed - beside.swallowed) <= own.swallowed / 20 + 20);
+      }
     }
   }
 

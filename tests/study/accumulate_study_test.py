@@ -45,6 +45,26 @@ log: {every: 2, histogram_every: 2, dump_every: 2, what_if: [{accumulate: hopper
 """
 
 
+ATTENTION = """
+seed: 3
+device: {kind: cpu, threads: 2}
+task: language
+data: {dataset: text, path: text.txt, context: 40, batch_size: 3, validation: 0.2}
+model:
+  layers:
+    - {name: wte, kind: embedding, vocabulary: 256, features: 32}
+    - {name: qkv, kind: linear, features: 96, bias: false}
+    - {name: attn, kind: attention, heads: 2, causal: true}
+    - {name: head, kind: linear, features: 256, bias: false}
+precision: {format: bf16, operands: {attention: %s}}
+scaling: {policy: fixed, scale: 1024}
+optimizer: {kind: sgd, lr: 0.5}
+train: {max_steps: 1}
+evaluate: {every_epochs: 0}
+log: {every: 1, histogram_every: 1, what_if: [{accumulate: hopper_f32}]}
+"""
+
+
 class AccumulateStudy(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -133,6 +153,10 @@ class AccumulateStudy(unittest.TestCase):
             self.assertAlmostEqual(float(one["bias"]), float(row["bias"]), delta=1e-9)
             met += 1
         self.assertEqual(met, 11 + 4)  # conv1 has no dx
+        newest = str(max((self.folder / "conv/dump").glob("*.safetensors")))
+        self.assertEqual(self.rows(self.output("inspect", newest, "--csv", "sums", *asked)), told)
+        self.assertEqual(self.rows(self.output("inspect", newest, "--csv", "sums", "--tensors", "fc.dy", *asked)),
+                         [r for r in told if r["layer"] == "fc"])
         table = " ".join(self.output("what-if", "conv", *asked[:2], "--format", "fp8_e5m2", "--table").split())
         self.assertIn("hopper_fp8, fp8_e5m2", table)
         for words, arguments in (("expected an accumulator", ("--accumulate", "none")),
@@ -142,6 +166,25 @@ class AccumulateStudy(unittest.TestCase):
                                   text=True, check=False)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
+
+    def test_attention(self):
+        """Sums that are judged are those that a run with the accumulator makes, of scaled operands too."""
+        (self.folder / "text.txt").write_text("to be or not to be, that is the question; " * 40)
+        for number, operands in enumerate(("{q: none}", "{q: nvfp4, k: nvfp4, p: fp8_block128, v: fp8_block128}")):
+            text = ATTENTION % operands
+            (self.folder / "attn.yaml").write_text(text)
+            self.output("train", "attn.yaml", "--output", f"attn{number}")
+            (self.folder / "made.yaml").write_text(text.replace("operands:", "accumulate: hopper_f32, operands:"))
+            self.output("train", "made.yaml", "--output", f"made{number}")
+            judged, beside = ([r for r in self.rows((self.folder / f"{name}{number}/what_if_accumulators.csv").read_text())
+                               if r["layer"] == "attn"] for name in ("made", "attn"))
+            made = [r for r in self.rows((self.folder / f"made{number}/accumulators.csv").read_text())
+                    if r["layer"] == "attn"]
+            self.assertEqual([r["tensor"] for r in made], ["forward", "dx"])
+            self.assertEqual([{k: v for k, v in r.items() if k != "scenario"} for r in judged], made)
+            for one, other in zip(beside, made):
+                self.assertEqual(one["numel"], other["numel"])
+                self.assertLess(abs(int(one["products"]) - int(other["products"])), int(other["products"]) / 50)
 
     def test_judges_round_by_the_modes_of_the_run(self):
         """What-if of a run as it was is what the run counted."""
@@ -165,7 +208,7 @@ class AccumulateStudy(unittest.TestCase):
                 lost += float(row["underflow_pct_nonzero"]) > 0
                 self.assertTrue(unsure or near < 60, row)
             self.assertEqual(lost > 0, mode != "toward_odd")
-            self.output("recommend", mode)
+            self.assertNotIn(": fp8_e4m3}", self.output("recommend", mode))
         told = subprocess.run([BINARY, "what-if", "toward_positive", "--scale", "1", "--csv"], cwd=self.folder,
                               capture_output=True, text=True, check=False)
         self.assertIn("rounds by sign", told.stderr)

@@ -290,8 +290,9 @@ class AttentionOperands(unittest.TestCase):
     def test_accumulators(self):
         """Codes are added, whatever their scales; of what has none that can be kept the program
         says so."""
-        operands = "operands: {attention: fp8_e4m3%s}, accumulate: %s}"
-        for scaling in ("", ", tensor_scaling: current", ", tensor_scaling: row"):
+        operands = "operands: {attention: %s}, accumulate: %s}"
+        for scaling in ("fp8_e4m3", "fp8_e4m3, tensor_scaling: current", "fp8_e4m3, tensor_scaling: row",
+                        "nvfp4", "fp8_block128"):
             exact = self.run_program("{format: fp32, " + operands % (scaling, "fma_fp32"))
             sums = self.run_program("{format: fp32, " + operands % (scaling, "none"))
             one, other = self.tensors(exact, 1), self.tensors(sums, 1)
@@ -308,8 +309,9 @@ class AttentionOperands(unittest.TestCase):
                 self.assertGreater(float(r["sqnr_db"]), 40)
                 self.assertLess(float(r["sqnr_db"]), 120)  # of fp32 sums some 140
         self.run_program("{format: fp32, operands: {attention: mxfp8_e4m3}, accumulate: hopper_fp8}")
-        self.run_program("{format: fp32, operands: {attention: nvfp4}, accumulate: hopper_fp8}",
-                         fails="attn: s.q is in nvfp4")
+        self.run_program("{format: fp32, operands: {attention: {q: {format: {element: fp4_e2m1, "
+                         "block: 16, scale: fp8_e4m3, tensor_scale: row}}}}, accumulate: hopper_fp8}",
+                         fails="attn: s.q is in .*, whose rows or tensors have scales")
 
     def test_refused(self):
         for operands, message in (

@@ -332,11 +332,10 @@ std::optional<Advice> SkipsAdvice(const RunRecord& record) {
 std::optional<Advice> ZeroDenominators(const RunRecord& record) {
   const config::OptimizerStateConfig& how = record.config.precision.optimizer_state;
   if (how.layout.empty() && how.scaling == backend::KeptState::Scaling::kNone) return std::nullopt;
-  const telemetry::TensorTotals* worst = nullptr;
-  for (const telemetry::TensorTotals& t : record.layers.tensors())
-    if (t.most_zero_denominators > 0 && t.tensor != "state" &&
-        (worst == nullptr || t.most_zero_denominators > worst->most_zero_denominators))
-      worst = &t;
+  using telemetry::TensorTotals;
+  const TensorTotals* worst = telemetry::WorstTensor(
+      record.layers, &TensorTotals::most_zero_denominators,
+      [](const TensorTotals& t) { return t.most_zero_denominators > 0 && t.tensor != "state"; });
   if (worst == nullptr) return std::nullopt;
   return Advice{
       "precision",
@@ -357,15 +356,14 @@ std::optional<Advice> StateAdvice(const RunRecord& record) {
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;
   const bool adam = IsAdam(record.config);
-  const telemetry::TensorTotals* worst = nullptr;
-  double most = 0;
-  for (const telemetry::TensorTotals& t : record.layers.tensors()) {
-    if (WholeTensor(t.tensor) != "state") continue;
-    const double lost = record.is_broken() && adam ? t.pct_max : t.pct_mean();
-    if (lost < kManyLost || lost <= most) continue;
-    worst = &t, most = lost;
-  }
+  const auto lost = [&](const telemetry::TensorTotals& t) {
+    return record.is_broken() && adam ? t.pct_max : t.pct_mean();
+  };
+  const telemetry::TensorTotals* worst = telemetry::WorstTensor(record.layers, lost, [&](auto& t) {
+    return WholeTensor(t.tensor) == "state" && lost(t) >= kManyLost;
+  });
   if (worst == nullptr || (record.is_broken() && !adam)) return std::nullopt;
+  const double most = lost(*worst);
   return Advice{"precision",
                 {{"optimizer_state", "fp32"}},
                 worst->layer + "." + worst->tensor + ": " + PercentText(most) +

@@ -74,14 +74,16 @@ std::optional<Keys> ActivationsKey(const config::PrecisionConfig& now,
 }
 
 // Why formats change: tensors that carry S, and those that do not.
-// Among those without a scale the largest loss is told, as one number for all.
+// Among those without a scale the largest loss is told, as one number for all, and what overflowed.
 std::string ReasonOf(const RunRecord& record, const Recommendation& recommended) {
   std::vector<std::string> scaled, others;
   const TensorTotals* most = nullptr;
+  std::int64_t overflow = 0;
   for (const TensorNeeds& t : record.needs.tensors) {
     if (!IsChanged(recommended, t.name())) continue;
     (t.asks_for_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
     const TensorTotals* totals = record.layers.FindTensor(t.layer, t.tensor);
+    if (!t.asks_for_s()) overflow += t.overflow;
     if (!t.asks_for_s() && totals != nullptr &&
         (most == nullptr || totals->lost_max > most->lost_max))
       most = totals;
@@ -92,7 +94,8 @@ std::string ReasonOf(const RunRecord& record, const Recommendation& recommended)
   const bool one = others.size() == 1;
   return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
          (one ? " loses, whatever S is, " + LostWords(*most)
-              : " lose, whatever S is, up to " + PercentText(most->lost_max));
+              : " lose, whatever S is, up to " + PercentText(most->lost_max)) +
+         (overflow > 0 ? ", and " + std::to_string(overflow) + " values overflow" : "");
 }
 
 // The recommended scale, for `worst` above all. Where the histograms speak for one that is no
@@ -152,16 +155,14 @@ class CountAdvisor {
  private:
   // The tensor that loses most on the mean, of those with a scale, or of y, w and dw.
   const TensorTotals* Worst(bool scaled, double above) const {
-    const TensorTotals* worst = nullptr;
-    for (const TensorTotals& t : record_.layers.tensors()) {
-      const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
-                                : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
-      if (!asked || IsHarmless(record_, t) || (scaled && KeepsRange(FormatOf(t)))) continue;
-      // The mean over the logged steps, not the worst of them: single steps lose more now and then.
-      if (t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
-      if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
-    }
-    return worst;
+    // The mean over the logged steps, not the worst of them: single steps lose more now and then.
+    return telemetry::WorstTensor(
+        record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
+          const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
+                                    : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+          return asked && !IsHarmless(record_, t) && !(scaled && KeepsRange(FormatOf(t))) &&
+                 t.pct_mean() >= above && IsBelieved(record_, t.layer, t.tensor);
+        });
   }
 
   std::string Lost(const TensorTotals& t) const {

@@ -108,11 +108,10 @@ class Rules {
   void Lost(const std::string& tensor, const std::string& key, const NumberFormat& format,
             const std::string& words) {
     if (format == kFp32) return;
-    const TensorTotals* worst = nullptr;
-    for (const TensorTotals& t : record_.layers.tensors())
-      if (WholeTensor(t.tensor) == tensor && t.pct_mean() >= kManyLost &&
-          (worst == nullptr || t.pct_mean() > worst->pct_mean()))
-        worst = &t;
+    const TensorTotals* worst =
+        telemetry::WorstTensor(record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
+          return WholeTensor(t.tensor) == tensor && t.pct_mean() >= kManyLost;
+        });
     if (worst == nullptr) return;
     Add(Advice{"precision",
                {{key, "fp32"}},

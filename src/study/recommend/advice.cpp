@@ -75,7 +75,7 @@ class Recommender {
     const NumberFormat own = FormatOf(tensor);
     for (NumberFormat format : kLadder) {
       if (format != kFp32) format.saturate = own.saturate;
-      if (Bits(format) < Bits(own) || format == own || !serves(format)) continue;
+      if (Bits(format) < Bits(own) || RoundedLike(format, own) == own || !serves(format)) continue;
       return Change(tensor, format);
     }
   }

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "io/tensor_files/safetensors.h"
+#include "io/text.h"
 #include "judge/operand_loss.h"
 #include "study/commands.h"
 #include "study/output.h"
@@ -52,7 +53,7 @@ void PrintDumpSums(const std::vector<DumpSumsRow>& rows, std::ostream& out) {
 std::vector<DumpSumsRow> SumsOf(const SafetensorsFile& file, const MatmulTensors& layer,
                                 const WhatIfDumpOptions& options) {
   std::vector<DumpSumsRow> all;
-  if (!layer.x || layer.transposed) return all;
+  if (!layer.x || layer.transposed || !GlobMatch(options.tensors, layer.layer + ".dy")) return all;
   const WindowSteps steps = StepsOf(file, layer);
   for (const config::AccumulatesConfig& accumulate : options.accumulators) {
     config::PrecisionConfig precision;
@@ -76,8 +77,8 @@ template <class Row, class RowsOf, class Print>
 void WriteLayers(const SafetensorsFile& file, const WhatIfDumpOptions& options, std::ostream& out,
                  const RowsOf& rows_of, const Print& print) {
   const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
-  OrderedJson page = CommandJson("what-if");
-  page["dump"] = options.dump;
+  OrderedJson page = CommandJson(options.command);
+  page[options.command == "inspect" ? "file" : "dump"] = options.dump;
   page["rows"] = OrderedJson::array();
   if (csv) PrintCsvHeader<Row>(out);
   std::vector<Row> all;

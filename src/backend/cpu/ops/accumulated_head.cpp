@@ -2,7 +2,10 @@
 #include "backend/cpu/ops/accumulated_head.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "error.h"
 #include "number/number_grid.h"
 
@@ -40,47 +43,99 @@ NumberFormat StoredFormat(const AttentionSpec& spec, AttentionTensor tensor) {
 
 }  // namespace
 
-bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand) {
+namespace {
+
+const ProductSums& SumsOf(const AttentionSpec& spec, AttentionOperand operand) {
   const Product product =
       IndexOf(operand) < IndexOf(AttentionOperand::kDvP) ? Product::kForward : Product::kDx;
-  return spec.sums[scaling::IndexOf(product)].rule.has_value();
+  return spec.sums[scaling::IndexOf(product)];
+}
+
+}  // namespace
+
+bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand) {
+  return SumsOf(spec, operand).rule.has_value();
+}
+
+std::int64_t BlockOfLines(const AttentionSpec& spec, AttentionOperand operand) {
+  const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
+  const bool fp32 = rounding.rounds && rounding.block && rounding.block->scale == BlockScale::kFp32;
+  return fp32 ? rounding.block->block : 0;
+}
+
+bool KeepsLines(const AttentionSpec& spec, AttentionOperand operand) {
+  const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
+  if (!rounding.rounds || (!AddsCodes(spec, operand) && SumsOf(spec, operand).judged.empty()))
+    return false;
+  if (!rounding.block) return rounding.row_scaled;
+  return BlockOfLines(spec, operand) != 0 || BlockRounding::LeavesFactor(*rounding.block);
 }
 
 // Decoded values of blocks are numbers of bf16 where their scales are powers of two or fp8 numbers.
-HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand operand) {
+HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand operand,
+                                  bool judges) {
   const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
-  NumberFormat format = StoredFormat(spec, TensorOf(operand));
-  const scaling::TensorScaler* scale = nullptr;
+  Codes codes;
+  codes.format = StoredFormat(spec, TensorOf(operand));
   if (rounding.rounds && rounding.block) {
     const BlockFormat& block = *rounding.block;
-    if (AddsCodes(spec, operand) && (block.tensor_scale || block.scale == BlockScale::kFp32))
+    codes.block = BlockOfLines(spec, operand);
+    const bool left = block.tensor_scale && !BlockRounding::LeavesFactor(block);
+    if ((judges || AddsCodes(spec, operand)) && (block.row_scaled || left))
       throw ConfigError("precision.accumulate: layer " + spec.layer + ": " + NameOf(operand) +
                         " is in " + FormatName(AnyFormat(block)) +
-                        ", whose scales are no powers of two; an accumulator adds codes, and of "
-                        "such blocks attention keeps none");
-    format = kBf16;
+                        ", whose rows or tensors have scales that are no powers of two; an "
+                        "accumulator adds codes, and of such blocks these are not kept");
+    codes.format = codes.block != 0 ? block.element : kBf16;
   } else if (rounding.rounds) {
-    format = rounding.format, scale = rounding.style.per_tensor_scale;
+    codes.format = rounding.format, codes.scale = rounding.style.per_tensor_scale;
   }
-  return {std::max(LowestExponentOf(format), -126), format.mantissa_bits + 1, scale};
+  codes.least = std::max(LowestExponentOf(codes.format), -126);
+  codes.digits = codes.format.mantissa_bits + 1;
+  codes.given = AddsCodes(spec, operand) || (codes.scale == nullptr && !KeepsLines(spec, operand));
+  return codes;
 }
 
 HeadSums::Factor HeadSums::FactorOf(AttentionOperand a, AttentionOperand b, std::int64_t first,
-                                    const SumMemory& m) const {
+                                    std::int64_t block, const SumMemory& m) const {
   const auto inverse = [](const Codes& of) {
     return of.scale != nullptr ? 1 / of.scale->scale : 1.0f;
   };
-  const float* const rows = m.lines[IndexOf(a)];
-  return {inverse(Of(a)) * inverse(Of(b)), rows != nullptr ? rows + first : nullptr,
-          m.lines[IndexOf(b)]};
+  const auto lines = [&](AttentionOperand of) {
+    const float* const all = m.lines[IndexOf(of)];
+    return all != nullptr && Of(of).block != 0 ? all + block * m.lines_step : all;
+  };
+  const float* const rows = lines(a);
+  return {inverse(Of(a)) * inverse(Of(b)), rows != nullptr ? rows + first : nullptr, lines(b)};
 }
 
-HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes)
-    : kernels_(AccumulateKernelsOf(context.kernels)), sums_(spec.sums), sizes_(sizes) {
-  for (std::size_t i = 0; i < kAttentionOperands; ++i)
-    codes_[i] = CodesOf(spec, static_cast<AttentionOperand>(i));
-  counts_ = std::any_of(sums_.begin(), sums_.end(),
-                        [](const ProductSums& of) { return of.counts != nullptr; });
+HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes,
+                   int judged)
+    : round_(context.kernels),
+      kernels_(AccumulateKernelsOf(context.kernels)),
+      sums_(spec.sums),
+      sizes_(sizes),
+      judges_(judged >= 0) {
+  for (ProductSums& of : sums_) {
+    const auto rule = static_cast<std::size_t>(judged);
+    if (judges_)
+      of.rule = rule < of.judged.size() ? std::optional(of.judged[rule].rule) : std::nullopt;
+  }
+  for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+    codes_[i] = CodesOf(spec, static_cast<AttentionOperand>(i), judges_);
+    converts_ = converts_ || !codes_[i].given;
+  }
+  for (std::size_t i = 0; any() && i < kAttentionOperands; i += 2) {
+    const std::int64_t a = codes_[i].block, b = codes_[i + 1].block;
+    if (a != 0 && b != 0 && a != b)
+      throw ConfigError("precision.accumulate: layer " + spec.layer + ": " +
+                        NameOf(static_cast<AttentionOperand>(i)) + " has blocks of " +
+                        std::to_string(a) + " values and " +
+                        NameOf(static_cast<AttentionOperand>(i + 1)) + " of " + std::to_string(b) +
+                        "; codes of both are added block by block");
+  }
+  counts_ = judges_ || std::any_of(sums_.begin(), sums_.end(),
+                                   [](const ProductSums& of) { return of.counts != nullptr; });
   const auto& dx = sums_[scaling::IndexOf(Product::kDx)].rule;
   if (dx && sizes.block_rows % dx->group != 0)
     throw ConfigError("precision.accumulate: layer " + spec.layer + ": dx takes " +
@@ -90,13 +145,18 @@ HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Size
 }
 
 std::size_t HeadSums::bytes() const {
-  const std::size_t sum = 2 * sizeof(float) + (counts_ ? 2 * sizeof(double) : 0);
+  const std::size_t sum = 2 * sizeof(float) + (counts_ ? 4 * sizeof(double) : 0);
   const auto sums = [&](std::int64_t rows, std::int64_t columns) {
     return WholeLines(static_cast<std::size_t>(rows * columns) * sum) + 64;
   };
+  const auto floats = [](std::int64_t values) {
+    return WholeLines(static_cast<std::size_t>(values) * sizeof(float));
+  };
   return WholeLines(static_cast<std::size_t>(sizes_.a) * 2) +
          WholeLines(static_cast<std::size_t>(sizes_.b) * 2) + sums(sizes_.block_rows, kPanel) +
-         2 * sums(sizes_.keys, sizes_.columns);
+         2 * sums(sizes_.keys, sizes_.columns) +
+         (converts_ ? floats(sizes_.a) + floats(sizes_.b) : 0) +
+         (judges_ ? floats(std::max(sizes_.a, sizes_.b)) : 0);
 }
 
 RunningSums HeadSums::CutSums(std::byte*& memory, std::int64_t rows, std::int64_t columns) const {
@@ -104,7 +164,8 @@ RunningSums HeadSums::CutSums(std::byte*& memory, std::int64_t rows, std::int64_
   RunningSums sums{};
   if (counts_) {
     sums.exact = reinterpret_cast<double*>(memory), sums.magnitudes = sums.exact + values;
-    memory += static_cast<std::size_t>(2 * values) * sizeof(double);
+    sums.exact_total = sums.magnitudes + values, sums.magnitude_total = sums.exact_total + values;
+    memory += static_cast<std::size_t>(4 * values) * sizeof(double);
   }
   sums.part = reinterpret_cast<float*>(memory), sums.main = sums.part + values;
   memory += WholeLines(static_cast<std::size_t>(2 * values) * sizeof(float));
@@ -113,13 +174,16 @@ RunningSums HeadSums::CutSums(std::byte*& memory, std::int64_t rows, std::int64_
 
 SumMemory HeadSums::Cut(std::byte* memory) const {
   SumMemory m;
-  m.a_exponents = reinterpret_cast<std::int16_t*>(memory);
-  memory += WholeLines(static_cast<std::size_t>(sizes_.a) * 2);
-  m.b_exponents = reinterpret_cast<std::int16_t*>(memory);
-  memory += WholeLines(static_cast<std::size_t>(sizes_.b) * 2);
+  const auto take = [&memory]<class Value>(Value*& part, std::int64_t values) {
+    part = reinterpret_cast<Value*>(memory);
+    memory += WholeLines(static_cast<std::size_t>(values) * sizeof(Value));
+  };
+  take(m.a_exponents, sizes_.a), take(m.b_exponents, sizes_.b);
   m.once = CutSums(memory, sizes_.block_rows, kPanel);
   m.dk = CutSums(memory, sizes_.keys, sizes_.columns);
   m.dv = CutSums(memory, sizes_.keys, sizes_.columns);
+  if (converts_) take(m.a_codes, sizes_.a), take(m.b_codes, sizes_.b);
+  if (judges_) take(m.sink, std::max(sizes_.a, sizes_.b));
   return m;
 }
 
@@ -127,32 +191,62 @@ void HeadSums::Begin(const RunningSums& running, std::int64_t values) const {
   std::fill_n(running.part, values, 0.0f);
   std::fill_n(running.main, values, 0.0f);
   if (!counts_) return;
-  std::fill_n(running.exact, values, 0.0);
-  std::fill_n(running.magnitudes, values, 0.0);
+  for (double* const sums :
+       {running.exact, running.magnitudes, running.exact_total, running.magnitude_total})
+    std::fill_n(sums, values, 0.0);
+}
+
+// Where values are given, those without their scale, as the operand's format has them.
+const float* HeadSums::CodesIn(AttentionOperand operand, const float* values, const Lines& lines,
+                               const SumMemory& m, float* to) const {
+  const Codes& of = Of(operand);
+  if (of.given) return values;
+  const float* const factors = m.lines[IndexOf(operand)];
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    float* const codes = to + line * lines.step;
+    for (std::int64_t i = 0; i < lines.values; ++i) {
+      const float value = values[line * lines.step + i];
+      codes[i] = value;
+      if (factors == nullptr || value == 0) continue;
+      const std::int64_t row = lines.first_row + (lines.terms ? i : line);
+      const std::int64_t term = lines.first_term + (lines.terms ? line : i);
+      codes[i] = value / factors[(of.block != 0 ? term / of.block * m.lines_step : 0) + row];
+    }
+    round_.round(codes, of.scale != nullptr ? of.scale->scale : 1.0f, {codes, Storage::kF32},
+                 lines.values, RoundOnly(of.format));
+  }
+  return to;
 }
 
 // The exponents of both matrices, as they lie: rows of a that are its columns are lines of memory.
 AccumulateArgs HeadSums::Describe(const scaling::Accumulator& rule, AttentionOperand a,
-                                  AttentionOperand b, const MatrixArgs& args, std::int64_t length,
+                                  AttentionOperand b, const MatrixArgs& args,
+                                  std::int64_t first_row, std::int64_t first,
                                   const SumMemory& m) const {
   const bool turned = args.a_term != 1;
-  const std::int64_t lines = turned ? args.terms : args.rows;
-  const std::int64_t step = turned ? args.a_term : args.a_row;
-  const std::int64_t values = turned ? args.rows : args.terms;
-  int largest_a = kExponentOfZero, largest_b = kExponentOfZero;
-  for (std::int64_t line = 0; line < lines; ++line)
-    largest_a = std::max(largest_a, kernels_.exponents(args.a + line * step, values, Of(a).least,
-                                                       m.a_exponents + line * step));
-  for (std::int64_t term = 0; term < args.terms; ++term)
-    largest_b =
-        std::max(largest_b, kernels_.exponents(args.b + term * args.b_term, args.columns,
-                                               Of(b).least, m.b_exponents + term * args.b_term));
+  const Lines of_a = {turned ? args.terms : args.rows,
+                      turned ? args.rows : args.terms,
+                      turned ? args.a_term : args.a_row,
+                      turned,
+                      first_row,
+                      first};
+  const Lines of_b = {args.terms, args.columns, args.b_term, true, 0, first};
   AccumulateArgs all;
+  all.a = CodesIn(a, args.a, of_a, m, m.a_codes), all.b = CodesIn(b, args.b, of_b, m, m.b_codes);
+  const auto exponents = [&](const float* values, const Lines& lines, int least, std::int16_t* to) {
+    int largest = kExponentOfZero;
+    for (std::int64_t line = 0; line < lines.count; ++line)
+      largest = std::max(largest, kernels_.exponents(values + line * lines.step, lines.values,
+                                                     least, to + line * lines.step));
+    return largest;
+  };
+  const int largest_a = exponents(all.a, of_a, Of(a).least, m.a_exponents);
+  const int largest_b = exponents(all.b, of_b, Of(b).least, m.b_exponents);
   all.rule = rule;
-  all.a = args.a, all.a_exponents = m.a_exponents;
-  all.a_row = args.a_row, all.a_step = args.a_term;
-  all.b = args.b, all.b_exponents = m.b_exponents, all.b_step = args.b_term;
+  all.a_exponents = m.a_exponents, all.b_exponents = m.b_exponents;
+  all.a_row = args.a_row, all.a_step = args.a_term, all.b_step = args.b_term;
   all.rows = args.rows, all.k = args.terms;
+  const std::int64_t length = first + args.terms;
   const int bits = length > 1 ? 64 - __builtin_clzll(static_cast<unsigned long long>(length)) : 0;
   all.vectors = Of(a).digits + Of(b).digits <= 24 && largest_a < 128 && largest_b < 128 &&
                 largest_a + largest_b + 2 + bits <= 124;
@@ -172,62 +266,100 @@ AccumulateArgs HeadSums::PanelOf(const AccumulateArgs& all, const RunningSums& r
   return args;
 }
 
-void HeadSums::Multiply(Product product, AttentionOperand a, AttentionOperand b,
-                        const MatrixArgs& args, std::int64_t columns, std::int64_t first,
+// A part ends with its block, and where it is promoted: main = fma(part, scales, main).
+void HeadSums::AddPanel(AttentionOperand a, AttentionOperand b, const AccumulateArgs& panel,
+                        std::int64_t first_row, std::int64_t first_column, std::int64_t first,
+                        bool last, const RunningSums& running, std::int64_t at,
                         const SumMemory& m) const {
-  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(product)].rule;
-  AccumulatorCounts* counts = product == Product::kForward ? m.forward : m.dx;
-  const AccumulateArgs all = Describe(rule, a, b, args, args.terms, m);
-  const Factor factor = FactorOf(a, b, first, m);
-  for (std::int64_t panel = 0; panel * kPanel < args.columns; ++panel) {
-    Begin(m.once, args.rows * kPanel);
-    AccumulateArgs one = PanelOf(all, m.once, panel, 0, counts);
-    kernels_.accumulate(one);
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      for (std::int64_t lane = 0; lane < kPanel; ++lane) {
-        const std::int64_t i = row * kPanel + lane;
-        const float sum = rule.promote > 0 ? m.once.main[i] + m.once.part[i] : m.once.part[i];
-        const std::int64_t column = panel * kPanel + lane;
-        float& c = args.c[row * args.c_row + column];
-        if (column >= columns) {
-          c = sum;
-          continue;
-        }
-        const float by = factor.At(row, column);
-        c = sum * by;
-        if (counts == nullptr) continue;
-        const auto wide = static_cast<double>(by);
-        counts->Take(c, m.once.exact[i] * wide, m.once.magnitudes[i] * wide);
-      }
+  const std::int64_t block = BlockOf(a, b), end = first + panel.k, promote = panel.rule.promote;
+  if (block == 0) return kernels_.accumulate(panel);
+  for (std::int64_t begin = first, next = 0; begin < end; begin = next) {
+    next = std::min(end, (begin / block + 1) * block);
+    if (promote > 0) next = std::min(next, (begin / promote + 1) * promote);
+    AccumulateArgs piece = panel;
+    const std::int64_t skipped = begin - first;
+    piece.rule.promote = 0, piece.first = 0, piece.k = next - begin;
+    piece.a += skipped * piece.a_step, piece.a_exponents += skipped * piece.a_step;
+    piece.b += skipped * piece.b_step, piece.b_exponents += skipped * piece.b_step;
+    kernels_.accumulate(piece);
+    const bool ends = next % block == 0 || (promote > 0 && next % promote == 0);
+    if (!ends && !(last && next == end)) continue;
+    const Factor factor = FactorOf(a, b, first_row, begin / block, m);
+    for (std::int64_t i = 0; i < panel.rows * kPanel; ++i) {
+      const float by = factor.At(i / kPanel, first_column + i % kPanel);
+      panel.main[i] = std::fma(panel.part[i], by, panel.main[i]);
+      panel.part[i] = 0;
+      if (panel.counts == nullptr) continue;
+      running.exact_total[at + i] += panel.exact[i] * static_cast<double>(by);
+      running.magnitude_total[at + i] += panel.magnitudes[i] * std::abs(static_cast<double>(by));
+      panel.exact[i] = panel.magnitudes[i] = 0;
     }
   }
 }
 
-void HeadSums::Add(AttentionOperand a, AttentionOperand b, const MatrixArgs& args,
+// Calls take(row, column, sum) for the columns that are not padding, and counts them.
+void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumulator& rule,
+                   std::int64_t first_row, std::int64_t panel, std::int64_t rows,
+                   std::int64_t columns, const RunningSums& running, std::int64_t at,
+                   AccumulatorCounts* counts, const SumMemory& m, const MatrixArgs& args) const {
+  const bool in_blocks = BlockOf(a, b) != 0;
+  const Factor factor = FactorOf(a, b, first_row, 0, m);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t lane = 0; lane < kPanel; ++lane) {
+      const std::int64_t i = at + row * kPanel + lane, column = panel * kPanel + lane;
+      float& c = args.c[row * args.c_row + column];
+      if (column >= columns) {
+        if (!args.add) c = 0;
+        continue;
+      }
+      const float by = in_blocks ? 1 : factor.At(row, column);
+      const float sum = by * (in_blocks          ? running.main[i]
+                              : rule.promote > 0 ? running.main[i] + running.part[i]
+                                                 : running.part[i]);
+      c = args.add ? c + sum : sum;
+      if (counts == nullptr) continue;
+      const auto wide = static_cast<double>(by);
+      if (in_blocks)
+        counts->Take(sum, running.exact_total[i], running.magnitude_total[i]);
+      else
+        counts->Take(sum, running.exact[i] * wide, running.magnitudes[i] * std::abs(wide));
+    }
+  }
+}
+
+void HeadSums::Multiply(Product product, AttentionOperand a, AttentionOperand b,
+                        const MatrixArgs& given, std::int64_t columns, std::int64_t first,
+                        const SumMemory& m) const {
+  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(product)].rule;
+  AccumulatorCounts* counts = product == Product::kForward ? m.forward : m.dx;
+  if (judges_ && counts == nullptr) return;
+  MatrixArgs args = given;
+  if (judges_) args.c = m.sink;
+  const AccumulateArgs all = Describe(rule, a, b, args, first, 0, m);
+  for (std::int64_t panel = 0; panel * kPanel < args.columns; ++panel) {
+    Begin(m.once, args.rows * kPanel);
+    AddPanel(a, b, PanelOf(all, m.once, panel, 0, counts), first, panel * kPanel, 0, true, m.once,
+             0, m);
+    End(a, b, rule, first, panel, args.rows, columns, m.once, 0, counts, m, args);
+  }
+}
+
+void HeadSums::Add(AttentionOperand a, AttentionOperand b, const MatrixArgs& given,
                    std::int64_t columns, std::int64_t first, bool last, const RunningSums& running,
                    const SumMemory& m) const {
+  if (judges_ && m.dx == nullptr) return;
   const scaling::Accumulator& rule = *sums_[scaling::IndexOf(Product::kDx)].rule;
   const std::int64_t rows = sizes_.keys;
+  MatrixArgs args = given;
+  if (judges_) args.c = m.sink;
   if (first == 0) Begin(running, rows * args.columns);
-  AccumulateArgs all = Describe(rule, a, b, args, first + args.terms, m);
+  AccumulateArgs all = Describe(rule, a, b, args, 0, first, m);
   all.first = first;
-  const Factor factor = FactorOf(a, b, 0, m);
   for (std::int64_t panel = 0; panel * kPanel < args.columns; ++panel) {
-    kernels_.accumulate(PanelOf(all, running, panel, rows, m.dx));
-    if (!last) continue;
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      for (std::int64_t lane = 0; lane < kPanel; ++lane) {
-        const std::int64_t i = (panel * rows + row) * kPanel + lane;
-        const float sum = rule.promote > 0 ? running.main[i] + running.part[i] : running.part[i];
-        const std::int64_t column = panel * kPanel + lane;
-        if (column >= columns) continue;
-        const float by = factor.At(row, column);
-        args.c[row * args.c_row + column] += sum * by;
-        if (m.dx == nullptr) continue;
-        const auto wide = static_cast<double>(by);
-        m.dx->Take(sum * by, running.exact[i] * wide, running.magnitudes[i] * wide);
-      }
-    }
+    const std::int64_t at = panel * rows * kPanel;
+    AddPanel(a, b, PanelOf(all, running, panel, rows, m.dx), 0, panel * kPanel, first, last,
+             running, at, m);
+    if (last) End(a, b, rule, 0, panel, args.rows, columns, running, at, m.dx, m, args);
   }
 }
 

@@ -1,7 +1,9 @@
-// Products of attention whose sums an accumulator makes (AttentionSpec::sums), head by head. Sums
+// Products of attention whose sums an accumulator makes (AttentionSpec::sums), head by head; or is
+// judged by, which makes them in addition and counts alone. Sums
 // run over the values of a head (scores, and the gradient of probabilities), over keys (y, dq) and
 // over the queries of one query head (dk, dv; of a group of heads they are then added in fp32).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,18 +18,27 @@ namespace ada::backend::cpu {
 struct RunningSums {
   float *part, *main;
   double *exact, *magnitudes;
+  double *exact_total, *magnitude_total;  // of complete blocks, with their scales
 };
 // A worker's memory for such sums. The counts are null where nobody asks for them.
 struct SumMemory {
   std::int16_t *a_exponents = nullptr, *b_exponents = nullptr;
   RunningSums once{}, dk{}, dv{};
   scaling::AccumulatorCounts *forward = nullptr, *dx = nullptr;
-  // The factors of an operand's rows along the sum, where they have scales of their own; else null.
+  // The factors of an operand's rows along the sum, where codes have such; else null. Those of the
+  // next block of fp32 scales lie `lines_step` further.
   std::array<const float*, kAttentionOperands> lines{};
+  std::int64_t lines_step = 0;
+  float *a_codes = nullptr, *b_codes = nullptr, *sink = nullptr;  // of judged sums
 };
 
 // Whether an accumulator makes the sums of its product, which are of codes then.
 bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand);
+// Whether the factors of its lines are kept: a scale of rows, blocks or tensors that is no power of
+// two, in a product that an accumulator adds or is judged by.
+bool KeepsLines(const AttentionSpec& spec, AttentionOperand operand);
+// The values of such blocks along the sum; 0: there are none.
+std::int64_t BlockOfLines(const AttentionSpec& spec, AttentionOperand operand);
 
 class HeadSums {
  public:
@@ -35,8 +46,9 @@ class HeadSums {
   struct Sizes {
     std::int64_t a = 0, b = 0, block_rows = 0, keys = 0, columns = 0;
   };
-  // Throws ConfigError where a group does not divide a block of queries.
-  HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes);
+  // judged: a rule of ProductSums::judged; -1: the sums themselves. Throws ConfigError where a
+  // group does not divide a block of queries.
+  HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes, int judged = -1);
   bool Makes(scaling::Product product) const {
     return sums_[scaling::IndexOf(product)].rule.has_value();
   }
@@ -56,8 +68,11 @@ class HeadSums {
 
  private:
   struct Codes {
+    NumberFormat format;
     int least = 0, digits = 0;
     const scaling::TensorScaler* scale = nullptr;  // that codes carry
+    std::int64_t block = 0;                        // of fp32 scales, along the sum
+    bool given = true;  // false: what is given are values, with their scales
   };
   // By what a sum is multiplied: the inverse scales of both operands.
   struct Factor {
@@ -68,22 +83,45 @@ class HeadSums {
       return all * (columns != nullptr ? of_row * columns[column] : of_row);
     }
   };
-  Factor FactorOf(AttentionOperand a, AttentionOperand b, std::int64_t first,
+  // block: the number of the operands' blocks.
+  Factor FactorOf(AttentionOperand a, AttentionOperand b, std::int64_t first, std::int64_t block,
                   const SumMemory& m) const;
-  static Codes CodesOf(const AttentionSpec& spec, AttentionOperand operand);
+  static Codes CodesOf(const AttentionSpec& spec, AttentionOperand operand, bool judges);
+  // Where lines of memory are terms of the sum, its rows are their values.
+  struct Lines {
+    std::int64_t count, values, step;
+    bool terms;
+    std::int64_t first_row, first_term;
+  };
+  const float* CodesIn(AttentionOperand operand, const float* values, const Lines& lines,
+                       const SumMemory& m, float* to) const;
   RunningSums CutSums(std::byte*& memory, std::int64_t rows, std::int64_t columns) const;
   void Begin(const RunningSums& running, std::int64_t values) const;
+  // first_row, first: those of the matrix a and of the sum.
   AccumulateArgs Describe(const scaling::Accumulator& rule, AttentionOperand a, AttentionOperand b,
-                          const MatrixArgs& args, std::int64_t length, const SumMemory& m) const;
+                          const MatrixArgs& args, std::int64_t first_row, std::int64_t first,
+                          const SumMemory& m) const;
   AccumulateArgs PanelOf(const AccumulateArgs& all, const RunningSums& running, std::int64_t panel,
                          std::int64_t rows, scaling::AccumulatorCounts* counts) const;
+  // Adds the terms from number `first` on to the sums of a panel; by blocks also their scales.
+  void AddPanel(AttentionOperand a, AttentionOperand b, const AccumulateArgs& panel,
+                std::int64_t first_row, std::int64_t first_column, std::int64_t first, bool last,
+                const RunningSums& running, std::int64_t at, const SumMemory& m) const;
+  void End(AttentionOperand a, AttentionOperand b, const scaling::Accumulator& rule,
+           std::int64_t first_row, std::int64_t panel, std::int64_t rows, std::int64_t columns,
+           const RunningSums& running, std::int64_t at, scaling::AccumulatorCounts* counts,
+           const SumMemory& m, const MatrixArgs& args) const;
+  std::int64_t BlockOf(AttentionOperand a, AttentionOperand b) const {
+    return std::max(Of(a).block, Of(b).block);
+  }
   const Codes& Of(AttentionOperand operand) const { return codes_[IndexOf(operand)]; }
 
+  const Kernels& round_;
   const AccumulateKernels& kernels_;
   SumsOfProducts sums_;
   Sizes sizes_;
   std::array<Codes, kAttentionOperands> codes_;
-  bool counts_;
+  bool counts_, judges_, converts_ = false;
 };
 
 }  // namespace ada::backend::cpu

@@ -1,17 +1,34 @@
 // See attention_groups.h.
 #include "backend/cpu/ops/attention_groups.h"
 
+#include <new>
+
 #include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 
-HeadMemory HeadGroups::MemoryOf(int worker) const {
-  std::byte* const memory = context_.scratch.worker(worker);
-  HeadMemory m(sizes_, reinterpret_cast<float*>(memory));
-  if (products_.sums().any()) m.sums = products_.sums().Cut(memory + HeadBytes());
+void HeadGroups::PointToLines(const HeadMemory& m, SumMemory& sums) const {
+  sums.lines_step = HeadMemory::MostLines(sizes_);
   for (std::size_t i = 0; i < kAttentionOperands; ++i)
-    if (spec_.attention_operands[i].row_scaled)
-      m.sums.lines[i] = LinesOf(m, static_cast<AttentionOperand>(i));
+    if (KeepsLines(spec_, static_cast<AttentionOperand>(i)))
+      sums.lines[i] = LinesOf(m, static_cast<AttentionOperand>(i));
+}
+
+HeadMemory HeadGroups::MemoryOf(int worker) const {
+  std::byte* memory = context_.scratch.worker(worker);
+  HeadMemory m(sizes_, reinterpret_cast<float*>(memory));
+  memory += HeadBytes();
+  const HeadSums& sums = products_.sums();
+  if (sums.any()) m.sums = sums.Cut(memory), memory += sums.bytes();
+  PointToLines(m, m.sums);
+  const std::vector<HeadSums>& judged = products_.judged();
+  if (judged.empty()) return m;
+  m.judged = reinterpret_cast<SumMemory*>(memory);
+  memory += JudgedBytes();
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    PointToLines(m, *new (m.judged + i) SumMemory(judged[i].Cut(memory)));
+    memory += judged[i].bytes();
+  }
   return m;
 }
 
@@ -34,7 +51,8 @@ float* HeadGroups::Rounded(const Pass& pass, AttentionOperand operand, std::int6
                            std::int64_t head, const HeadMatrix& of, float* values, float* to,
                            const HeadMemory& m, bool counts) {
   if (!operands_.Rounds(operand)) return values;
-  operands_.Round(pass, operand, image, head, of, to, m.work, LinesOf(m, operand), counts);
+  operands_.Round(pass, operand, image, head, of, to, m.work,
+                  {LinesOf(m, operand), HeadMemory::MostLines(sizes_)}, counts);
   return to;
 }
 float* HeadGroups::KeysRounded(const Pass& pass, AttentionOperand operand, std::int64_t image,

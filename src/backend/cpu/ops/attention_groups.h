@@ -33,7 +33,10 @@ class HeadGroups {
 
   // A worker's memory: that of accumulators' sums comes after that of the head.
   std::size_t bytes() const {
-    return HeadBytes() + (products_.sums().any() ? products_.sums().bytes() : 0);
+    std::size_t bytes =
+        HeadBytes() + JudgedBytes() + (products_.sums().any() ? products_.sums().bytes() : 0);
+    for (const HeadSums& judged : products_.judged()) bytes += judged.bytes();
+    return bytes;
   }
   HeadMemory MemoryOf(int worker) const;
 
@@ -112,9 +115,14 @@ class HeadGroups {
   std::size_t HeadBytes() const {
     return WholeLines(static_cast<std::size_t>(HeadMemory::Values(sizes_)) * sizeof(float));
   }
-  float* LinesOf(const HeadMemory& m, AttentionOperand operand) const {
-    return m.lines + static_cast<std::int64_t>(IndexOf(operand)) * HeadMemory::MostLines(sizes_);
+  std::size_t JudgedBytes() const {
+    return WholeLines(products_.judged().size() * sizeof(SumMemory));
   }
+  float* LinesOf(const HeadMemory& m, AttentionOperand operand) const {
+    return m.lines + static_cast<std::int64_t>(IndexOf(operand)) * HeadMemory::MostLines(sizes_) *
+                         sizes_.line_blocks;
+  }
+  void PointToLines(const HeadMemory& m, SumMemory& sums) const;
   float* Rounded(const Pass& pass, AttentionOperand operand, std::int64_t image, std::int64_t head,
                  const HeadMatrix& of, float* values, float* to, const HeadMemory& m, bool counts);
   float LargestOfProcesses(const Pass& pass, const std::vector<std::uint32_t>& parts) const;

@@ -7,6 +7,15 @@ namespace {
 
 std::int64_t PositionsOf(const Tensor& tensor) { return tensor.shape.h * tensor.shape.w; }
 
+HeadSums::Sizes SumSizes(const AttentionSizes& sizes) {
+  const std::int64_t keys = AttentionSizes::Padded(sizes.keys);
+  return {.a = AttentionSizes::kRows * std::max(keys, sizes.step()),
+          .b = keys * sizes.step(),
+          .block_rows = AttentionSizes::kRows,
+          .keys = sizes.keys,
+          .columns = sizes.step()};
+}
+
 }  // namespace
 
 // Under a fused spec queries, keys and values are channels of one tensor, and have its positions.
@@ -17,7 +26,11 @@ AttentionSizes::AttentionSizes(const AttentionSpec& spec)
       queries(PositionsOf(spec.x[0])),
       keys(PositionsOf(spec.x[spec.fused() ? 0 : 1])),
       causal(spec.causal),
-      whole(AnyRounds(spec.attention_operands)) {}
+      whole(AnyRounds(spec.attention_operands)) {
+  for (std::size_t i = 0; i < kAttentionOperands; ++i)
+    if (const std::int64_t block = BlockOfLines(spec, static_cast<AttentionOperand>(i)); block > 0)
+      line_blocks = std::max(line_blocks, (std::max({queries, keys, width}) + block - 1) / block);
+}
 
 QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t head,
                    std::int64_t index) {
@@ -50,7 +63,7 @@ std::int64_t HeadMemory::Values(const AttentionSizes& s) {
                               AttentionSizes::kRows * s.step() + 3 * rows * keys;
   if (!s.whole) return values;
   return values + (keys + rows) * s.step() + WorkValues(s) +
-         static_cast<std::int64_t>(kAttentionOperands) * MostLines(s);
+         static_cast<std::int64_t>(kAttentionOperands) * MostLines(s) * s.line_blocks;
 }
 
 HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
@@ -69,7 +82,7 @@ HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
   if (!s.whole) return;
   k_rounded = take(keys * s.step()), q_rounded = take(rows * s.step());
   work = take(WorkValues(s));
-  lines = take(static_cast<std::int64_t>(kAttentionOperands) * MostLines(s));
+  lines = take(static_cast<std::int64_t>(kAttentionOperands) * MostLines(s) * s.line_blocks);
 }
 
 HeadMemory HeadMemory::From(const AttentionSizes& s, std::int64_t row, std::int64_t width) const {
@@ -90,17 +103,18 @@ HeadProducts::HeadProducts(const Context& context, const AttentionSpec& spec,
                            const AttentionSizes& sizes)
     : sequence_(SequenceKernelsOf(context.kernels)),
       sizes_(sizes),
-      sums_(
-          context, spec,
-          {.a = AttentionSizes::kRows * std::max(AttentionSizes::Padded(sizes.keys), sizes.step()),
-           .b = AttentionSizes::Padded(sizes.keys) * sizes.step(),
-           .block_rows = AttentionSizes::kRows,
-           .keys = sizes.keys,
-           .columns = sizes.step()}) {}
+      sums_(context, spec, SumSizes(sizes)) {
+  std::size_t rules = 0;
+  for (const ProductSums& sums : spec.sums) rules = std::max(rules, sums.judged.size());
+  for (std::size_t rule = 0; rule < rules; ++rule)
+    judged_.emplace_back(context, spec, SumSizes(sizes), static_cast<int>(rule));
+}
 
 void HeadProducts::Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
                             const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
                             const HeadMemory& m) const {
+  for (std::size_t i = 0; m.judged != nullptr && i < judged_.size(); ++i)
+    judged_[i].Multiply(product, a, b, args, columns, block.first, m.judged[i]);
   if (sums_.Makes(product))
     sums_.Multiply(product, a, b, args, columns, block.first, m.sums);
   else
@@ -152,7 +166,7 @@ void HeadProducts::QueryGradient(const QueryBlock& block, const HeadMemory& m) c
 
 void HeadProducts::AddTransposed(const QueryBlock& block, AttentionOperand a_is,
                                  const float* scores, AttentionOperand b_is, const float* rows,
-                                 float* sums, const RunningSums& running,
+                                 float* sums, RunningSums SumMemory::*running,
                                  const HeadMemory& m) const {
   MatrixArgs a;
   // The steps of scores are exchanged, which is their transpose without a copy.
@@ -161,20 +175,23 @@ void HeadProducts::AddTransposed(const QueryBlock& block, AttentionOperand a_is,
   a.c = sums, a.c_row = sizes_.step();
   a.rows = block.seen, a.columns = sizes_.step(), a.terms = block.rows;
   a.add = true;
+  const bool last = block.index + 1 == sizes_.blocks();
+  for (std::size_t i = 0; m.judged != nullptr && i < judged_.size(); ++i)
+    judged_[i].Add(a_is, b_is, a, sizes_.width, block.first, last, m.judged[i].*running,
+                   m.judged[i]);
   if (!sums_.Makes(scaling::Product::kDx)) return sequence_.matrix(a);
-  sums_.Add(a_is, b_is, a, sizes_.width, block.first, block.index + 1 == sizes_.blocks(), running,
-            m.sums);
+  sums_.Add(a_is, b_is, a, sizes_.width, block.first, last, m.sums.*running, m.sums);
 }
 
 void HeadProducts::AddValueGradient(const QueryBlock& block, const float* p,
                                     const HeadMemory& m) const {
-  AddTransposed(block, AttentionOperand::kDvP, p, AttentionOperand::kDvDy, m.dy, m.dv, m.sums.dv,
-                m);
+  AddTransposed(block, AttentionOperand::kDvP, p, AttentionOperand::kDvDy, m.dy, m.dv,
+                &SumMemory::dv, m);
 }
 
 void HeadProducts::AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const {
-  AddTransposed(block, AttentionOperand::kDkDs, m.dp, AttentionOperand::kDkQ, m.q, m.dk, m.sums.dk,
-                m);
+  AddTransposed(block, AttentionOperand::kDkDs, m.dp, AttentionOperand::kDkQ, m.q, m.dk,
+                &SumMemory::dk, m);
 }
 
 }  // namespace ada::backend::cpu

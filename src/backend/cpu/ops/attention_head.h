@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/ops/accumulated_head.h"
@@ -17,6 +18,7 @@ struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false;
   bool whole = false;  // operands are rounded by whole matrices of a head (head_operands.h)
+  std::int64_t line_blocks = 1;  // blocks of a line that have factors of their own (SumMemory)
   static constexpr std::int64_t kRows = 32;  // queries of a block
 
   explicit AttentionSizes(const AttentionSpec& spec);
@@ -59,7 +61,8 @@ struct HeadMemory {
   // Whole matrices have these too: rounded keys, rounded queries or dy, memory of roundings, and
   // the factors of rows (SumMemory::lines) by operand.
   float *k_rounded = nullptr, *q_rounded = nullptr, *work = nullptr, *lines = nullptr;
-  SumMemory sums;  // where accumulators make sums
+  SumMemory sums;               // where accumulators make sums
+  SumMemory* judged = nullptr;  // by HeadProducts::judged
   // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
   // above.
   HeadMemory(const AttentionSizes& sizes, float* memory);
@@ -78,6 +81,8 @@ class HeadProducts {
   HeadProducts(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes);
   // Those whose sums accumulators make.
   const HeadSums& sums() const { return sums_; }
+  // Those that are made to be judged, by rule.
+  const std::vector<HeadSums>& judged() const { return judged_; }
 
   // Keys or values with positions along a row, as the products with transposed keys read them; the
   // padding of each row becomes zero.
@@ -110,12 +115,13 @@ class HeadProducts {
                 const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
                 const HeadMemory& m) const;
   void AddTransposed(const QueryBlock& block, AttentionOperand a, const float* scores,
-                     AttentionOperand b, const float* rows, float* sums, const RunningSums& running,
-                     const HeadMemory& m) const;
+                     AttentionOperand b, const float* rows, float* sums,
+                     RunningSums SumMemory::*running, const HeadMemory& m) const;
 
   const SequenceKernels& sequence_;
   const AttentionSizes& sizes_;
   HeadSums sums_;
+  std::vector<HeadSums> judged_;
 };
 
 }  // namespace ada::backend::cpu

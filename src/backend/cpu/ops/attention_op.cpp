@@ -16,7 +16,6 @@
 
 #include "backend/attention_formulas.h"
 #include "backend/cpu/ops/attention_groups.h"
-#include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
@@ -68,8 +67,8 @@ class CpuAttention final : public Op {
       kept_.resize(static_cast<std::size_t>(images * sizes_.heads * sizes_.queries * sizes_.keys));
       context.scratch.CountOwn(static_cast<std::ptrdiff_t>(kept_.size() * sizeof(float)));
     }
-    if (heads_.products().sums().any())
-      counts_.resize(static_cast<std::size_t>(images * sizes_.kv_heads));
+    counts_.resize((1 + heads_.products().judged().size()) *
+                   static_cast<std::size_t>(images * sizes_.kv_heads));
     context.scratch.Reserve(WorkerBytes(),
                             static_cast<std::size_t>(SharedValues(trains)) * sizeof(float));
   }
@@ -89,7 +88,7 @@ class CpuAttention final : public Op {
     }
     heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
       HeadMemory m = heads_.MemoryOf(worker);
-      m.sums.forward = CountsAt(scaling::Product::kForward, pass, image, kv_head);
+      PointToCounts(scaling::Product::kForward, pass, image, kv_head, m, &SumMemory::forward);
       heads_.LoadKeys(pass, image, kv_head, m, /*counts=*/true);
       heads_.tensors().LoadPart(2, image, kv_head, m.v);
       heads_.KeysRounded(pass, AttentionOperand::kYV, image, kv_head, m.v, m.v, m, true);
@@ -117,7 +116,7 @@ class CpuAttention final : public Op {
     std::array<float*, 3> raw = GradientMemory();
     heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
       HeadMemory m = heads_.MemoryOf(worker);
-      m.sums.dx = CountsAt(scaling::Product::kDx, pass, image, kv_head);
+      PointToCounts(scaling::Product::kDx, pass, image, kv_head, m, &SumMemory::dx);
       heads_.LoadForBackward(pass, image, kv_head, m, /*counts=*/true);
       heads_.KeysRounded(pass, AttentionOperand::kDqK, image, kv_head, m.k, m.k, m, true);
       std::fill_n(m.dk, sizes_.keys * sizes_.step(), 0.0f);
@@ -176,21 +175,38 @@ class CpuAttention final : public Op {
   std::size_t WorkerBytes() const {
     return std::max(static_cast<std::size_t>(WorkerValues()) * sizeof(float), heads_.bytes());
   }
-  // Where what a head's sums of this product lose is counted; null: nobody asks.
-  scaling::AccumulatorCounts* CountsAt(scaling::Product product, const Pass& pass,
-                                       std::int64_t image, std::int64_t kv_head) {
+  // Where the sums themselves (rule 0) and those that are judged are counted; null: nobody asks.
+  scaling::AccumulatorCounts* CountsTo(scaling::Product product, const Pass& pass,
+                                       std::size_t rule) const {
     const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
-    if (!pass.count || !sums.rule || sums.counts == nullptr) return nullptr;
-    auto& counts = counts_[static_cast<std::size_t>(image * sizes_.kv_heads + kv_head)];
-    counts = scaling::AccumulatorCounts();
-    return &counts;
+    if (rule > 0)
+      return pass.bins && rule <= sums.judged.size() ? sums.judged[rule - 1].counts : nullptr;
+    return pass.count && sums.rule ? sums.counts : nullptr;
+  }
+  scaling::AccumulatorCounts& CountsAt(std::size_t rule, std::int64_t head) {
+    const std::size_t heads = static_cast<std::size_t>(spec_.y.shape.n * sizes_.kv_heads);
+    return counts_[rule * heads + static_cast<std::size_t>(head)];
+  }
+  std::size_t rules() const { return 1 + heads_.products().judged().size(); }
+  // Where what a head's sums of this product lose is counted.
+  void PointToCounts(scaling::Product product, const Pass& pass, std::int64_t image,
+                     std::int64_t kv_head, HeadMemory& m,
+                     scaling::AccumulatorCounts* SumMemory::*counts) {
+    for (std::size_t rule = 0; rule < rules(); ++rule) {
+      if (CountsTo(product, pass, rule) == nullptr) continue;
+      scaling::AccumulatorCounts& own = CountsAt(rule, image * sizes_.kv_heads + kv_head);
+      own = scaling::AccumulatorCounts();
+      SumMemory& sums = rule == 0 ? m.sums : m.judged[rule - 1];
+      sums.*counts = &own;
+    }
   }
   void FinishCounts(scaling::Product product, const Pass& pass) {
-    const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
-    if (!pass.count || !sums.rule || sums.counts == nullptr) return;
-    *sums.counts = scaling::AccumulatorCounts();
-    for (std::int64_t i = 0; i < pass.rows * sizes_.kv_heads; ++i)
-      sums.counts->Add(counts_[static_cast<std::size_t>(i)]);
+    for (std::size_t rule = 0; rule < rules(); ++rule) {
+      scaling::AccumulatorCounts* const to = CountsTo(product, pass, rule);
+      if (to == nullptr) continue;
+      *to = scaling::AccumulatorCounts();
+      for (std::int64_t i = 0; i < pass.rows * sizes_.kv_heads; ++i) to->Add(CountsAt(rule, i));
+    }
   }
   std::int64_t QueryValues() const {
     return spec_.y.shape.n * sizes_.queries * sizes_.heads * sizes_.width;
@@ -329,9 +345,10 @@ class CpuAttention final : public Op {
                        pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     }
     if (Needs(Decision::kDs)) v = PartMoments(pass, 2);
-    Decide(Decision::kDv, looks ? Seen(dy, p) : scaling::Observation{}, scale);
+    Decide(Decision::kDv, looks ? ObservationOf(dy, p) : scaling::Observation{}, scale);
     if (spec_.rounds_ds)
-      Decide(Decision::kDs, looks ? Seen(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
+      Decide(Decision::kDs,
+             looks ? ObservationOf(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
     *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
     if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
   }
@@ -343,7 +360,8 @@ class CpuAttention final : public Op {
                         pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     const auto decide = [&](Decision decision, std::size_t part) {
       scaling::Observation seen;
-      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), sizes_.factor()));
+      if (Needs(decision))
+        seen = ObservationOf(ds, Times(PartMoments(pass, part), sizes_.factor()));
       Decide(decision, seen, *spec_.ds_scale);
     };
     decide(Decision::kDq, 1);
@@ -400,7 +418,7 @@ class CpuAttention final : public Op {
   TensorMoments p_moments_, ds_moments_;
   float largest_p_ = 0;                             // of the last Forward, where a scale asks
   std::array<TailCounter, 4> tails_;                // by Decision
-  std::vector<scaling::AccumulatorCounts> counts_;  // by head of keys; empty without accumulators
+  std::vector<scaling::AccumulatorCounts> counts_;  // by rule, then by head of keys
   std::vector<float, PageAllocator<float>> kept_;   // [images, heads, queries, keys]
 };
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/matmul/pack/block_rounding.h"
 #include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/decisions.h"
+#include "number/blocks/block_counts_inline.h"
 #include "number/number_grid.h"
 
 namespace ada::backend::cpu {
@@ -66,7 +67,8 @@ HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
     const bool of_keys = tensor == AttentionTensor::kK || tensor == AttentionTensor::kV;
     one.heads = of_keys ? sizes.kv_heads : sizes.heads;
     one.down = SumsOverRows(operand);
-    one.codes = AddsCodes(spec, operand) && !one.rounding.block;
+    one.lines = KeepsLines(spec, operand);
+    one.codes = AddsCodes(spec, operand) && (!one.rounding.block || one.lines);
     one.bf16 = IsBf16(spec, tensor);
     Gradient rounded;
     rounded.tensor = MatricesOf(spec, sizes, tensor, one.heads);
@@ -95,6 +97,10 @@ bool HeadOperands::AsksLargest(AttentionOperand operand) const {
 void HeadOperands::SetLargest(AttentionOperand operand, float largest) {
   One& one = all_[IndexOf(operand)];
   one.largest = largest;
+  if (one.lines && one.rounding.block && BlockRounding::LeavesFactor(*one.rounding.block)) {
+    const SplitScale scale = SplitTensorScale(one.grid, largest);
+    one.tensor_part = one.codes ? scale.of_values : 0, one.factor = scale.of_sums;
+  }
   if (one.rounding.current != nullptr)
     one.rounding.current->scale = scaling::CurrentScale(one.rounding.rule, largest);
 }
@@ -126,13 +132,41 @@ void HeadOperands::RoundRows(const One& one, const Rounding& rounding, const Hea
   }
   RowScales::RoundEach(context_.kernels, one.rounding.rule, encodes, decodes, n, flat.values,
                        rounding, to);
-  if (!one.codes) return;
-  context_.kernels.multiply(to, encodes, to, n);
-  for (std::int64_t i = 0; i < count; ++i) lines[i] = scales[static_cast<std::size_t>(i)].decode;
+  if (one.codes) context_.kernels.multiply(to, encodes, to, n);
+  for (std::int64_t i = 0; one.lines && i < count; ++i)
+    lines[i] = scales[static_cast<std::size_t>(i)].decode;
+}
+
+// Values become codes where an accumulator adds these.
+void HeadOperands::KeepBlockScales(const One& one, const BlockLayout& layout,
+                                   const HeadMatrix& flat, float* to, const Lines& lines) const {
+  const BlockFormat& format = *one.rounding.block;
+  if (format.scale != BlockScale::kFp32) {
+    std::fill_n(lines.factors, one.down ? flat.columns : flat.rows, one.factor);
+    return;
+  }
+  const TensorFactor tensor = TensorFactorOf(one.grid, one.largest);
+  ForTiles(layout, format, [&](const BlockTile& tile) {
+    std::uint32_t largest = 0;
+    ForPlaces(layout, tile, [&](std::int64_t at) {
+      largest = std::max(largest, MagnitudeBits(flat.values[at]));
+    });
+    const float decode = BlockFactorOf(one.grid, tensor, OfBits(largest)).decode;
+    ForPlaces(layout, tile, [&](std::int64_t at) {
+      const std::int64_t row = at / flat.columns, column = at % flat.columns;
+      const std::int64_t line = one.down ? column : row, term = one.down ? row : column;
+      lines.factors[term / format.block * lines.step + line] = decode;
+      if (one.codes) to[at] = decode != 0 ? to[at] / decode : 0.0f;
+    });
+  });
+  if (one.codes)
+    context_.kernels.round(to, 1.0f, {to, Storage::kF32}, flat.rows * flat.columns,
+                           RoundOnly(format.element));
 }
 
 void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number,
-                                 const HeadMatrix& flat, float* to, bool counts) {
+                                 const HeadMatrix& flat, float* to, const Lines& lines,
+                                 bool counts) {
   const BlockFormat& format = *one.rounding.block;
   const std::int64_t n = flat.rows * flat.columns;
   const Pass heads = PassOfHeads(pass, one);
@@ -151,17 +185,27 @@ void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number
   args.stochastic = one.rounding.style.stochastic && pass.training;
   args.key = pass.seed ^ one.rounding.style.stream, args.draw = pass.draw;
   args.first = static_cast<std::uint64_t>((heads.first_row + number) * n);
-  RoundBlocks(BlockKernelsOf(context_.kernels), one.grid, amaxes, args);
-  if (!counts || one.rounding.block_counts == nullptr || !FillsStats(pass, one.rounding.style))
-    return;
-  Part& part = one.parts[static_cast<std::size_t>(number)];
-  part = Part();
-  part.subnormal = CountBlocks(one.grid, format, args.layout, amaxes, flat.values, to, part.counts);
+  const BlockKernels& kernels = BlockKernelsOf(context_.kernels);
+  RoundBlocks(kernels, one.grid, amaxes, args);
+  // Counts are of values with all of their scale.
+  if (counts && one.rounding.block_counts != nullptr && FillsStats(pass, one.rounding.style)) {
+    Part& part = one.parts[static_cast<std::size_t>(number)];
+    part = Part();
+    part.subnormal =
+        CountBlocks(one.grid, format, args.layout, amaxes, flat.values, to, part.counts);
+  }
+  if (!one.lines) return;
+  if (one.tensor_part != 0) {
+    std::copy_n(flat.values, n, to);
+    args.tensor_part = one.tensor_part;
+    RoundBlocks(kernels, one.grid, amaxes, args);
+  }
+  KeepBlockScales(one, args.layout, flat, to, lines);
 }
 
 void HeadOperands::Round(const Pass& pass, AttentionOperand operand, std::int64_t image,
                          std::int64_t head, const HeadMatrix& from, float* to, float* memory,
-                         float* lines, bool counts) {
+                         const Lines& lines, bool counts) {
   One& one = all_[IndexOf(operand)];
   const std::int64_t n = from.rows * from.columns, number = image * one.heads + head;
   const std::int64_t part = AttentionSizes::Padded(n);
@@ -170,14 +214,14 @@ void HeadOperands::Round(const Pass& pass, AttentionOperand operand, std::int64_
     std::copy_n(from.values + row * from.step, from.columns, flat + row * from.columns);
   const HeadMatrix matrix{flat, from.rows, from.columns, from.columns};
   if (one.rounding.block) {
-    RoundInBlocks(pass, one, number, matrix, rounded, counts);
+    RoundInBlocks(pass, one, number, matrix, rounded, lines, counts);
   } else {
     Rounding rounding = one.stats.For(PassOfHeads(pass, one), number);
     if (!counts)
       rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
     const TensorSpan out{rounded, Storage::kF32};
     if (one.rounding.row_scaled)
-      RoundRows(one, rounding, matrix, rounded, memory + 2 * part, lines);
+      RoundRows(one, rounding, matrix, rounded, memory + 2 * part, lines.factors);
     else
       context_.kernels.round(flat, 1.0f, out, n, rounding);
     // What comes back from a division is a code but for fp32's rounding.

@@ -31,10 +31,15 @@ class HeadOperands {
 
   // to = round(from), laid out as `from`; values beyond its columns become zero. head: of queries,
   // or of keys where the operand is of these. memory: HeadMemory::work. Where an accumulator adds
-  // codes, `to` is these; `lines` (of rows along the sum) then gets their factors if rows have
-  // scales. counts: false where the same head was counted before.
+  // codes, `to` is these; `lines` gets the factors that KeepsLines asks for: of rows along the sum,
+  // those of each block `step` after the one before. counts: false where the same head was counted
+  // before.
+  struct Lines {
+    float* factors;
+    std::int64_t step;
+  };
   void Round(const Pass& pass, AttentionOperand operand, std::int64_t image, std::int64_t head,
-             const HeadMatrix& from, float* to, float* memory, float* lines, bool counts);
+             const HeadMatrix& from, float* to, float* memory, const Lines& lines, bool counts);
   // Joins what the heads of a call counted, of these operands.
   void Finish(const Pass& pass, AttentionOperand first, AttentionOperand last) {
     for (std::size_t i = IndexOf(first); i <= IndexOf(last); ++i) Finish(pass, all_[i]);
@@ -51,9 +56,12 @@ class HeadOperands {
     std::int64_t heads = 1;
     bool down = false;   // the product sums over the matrix's rows
     bool codes = false;  // an accumulator adds them
+    bool lines = false;  // KeepsLines
     bool bf16 = false;   // the values to round are stored as bf16
     BlockGrid grid{};    // of blocks
     float largest = 0;
+    // A tensor's scale beside those of blocks: what codes carry of it (0: all), what sums are left.
+    float tensor_part = 0, factor = 1;
     std::vector<Part> parts;  // of blocks, by image and head
   };
   const One& Of(AttentionOperand operand) const { return all_[IndexOf(operand)]; }
@@ -62,7 +70,9 @@ class HeadOperands {
   void RoundRows(const One& one, const Rounding& rounding, const HeadMatrix& flat, float* to,
                  float* memory, float* lines) const;
   void RoundInBlocks(const Pass& pass, One& one, std::int64_t number, const HeadMatrix& flat,
-                     float* to, bool counts);
+                     float* to, const Lines& lines, bool counts);
+  void KeepBlockScales(const One& one, const BlockLayout& layout, const HeadMatrix& flat, float* to,
+                       const Lines& lines) const;
 
   Context context_;
   std::array<One, kAttentionOperands> all_;

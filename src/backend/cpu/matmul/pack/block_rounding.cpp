@@ -14,11 +14,14 @@
 namespace ada::backend::cpu {
 namespace {
 
-// A tensor's scale as a product: the factor that values carry (0: the whole scale, whatever it is),
-// and the factor that is left for their sums.
-struct SplitScale {
-  float of_values, of_sums;
-};
+// four_over_six tries two scales a block, HiFloat4 looks at eight and at four of its values: the
+// scalar rules do.
+bool IsVectorized(const BlockGrid& grid) {
+  return grid.rule != BlockRule::kFourOverSix && grid.rule != BlockRule::kHiFloat4;
+}
+
+}  // namespace
+
 // The power of two is exact in bf16 whatever the elements are, and the rest lies in [1, 2) unless
 // the scale is tiny.
 SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
@@ -31,14 +34,6 @@ SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
   const int exponent = std::max(std::ilogb(scale), kLeast);
   return {PowerOfTwo(exponent), std::ldexp(scale, -exponent)};
 }
-
-// four_over_six tries two scales a block, HiFloat4 looks at eight and at four of its values: the
-// scalar rules do.
-bool IsVectorized(const BlockGrid& grid) {
-  return grid.rule != BlockRule::kFourOverSix && grid.rule != BlockRule::kHiFloat4;
-}
-
-}  // namespace
 
 void RoundBlocks(const BlockKernels& kernels, const BlockGrid& grid,
                  const std::vector<float>& amaxes, BlockArgs args) {

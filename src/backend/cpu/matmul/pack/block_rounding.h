@@ -23,6 +23,13 @@ struct RowRange {
   std::int64_t first, rows;
 };
 
+// A tensor's scale as a product: the factor that values carry (0: the whole scale, whatever it is),
+// and the factor that is left for their sums.
+struct SplitScale {
+  float of_values, of_sums;
+};
+SplitScale SplitTensorScale(const BlockGrid& grid, float amax);
+
 // Rounds the blocks of `args`, whose tensors it fills in: of the whole tensor's largest magnitude,
 // or of those of lines. Where the vectorized kernel lacks the rule, from and to are the same fp32.
 void RoundBlocks(const BlockKernels& kernels, const BlockGrid& grid,
