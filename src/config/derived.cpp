@@ -50,11 +50,12 @@ bool RoundsSome(const OperandsConfig& operands) {
 struct RoundedRoles {
   bool activations = false, weights = false, gradients = false, weight_gradients = false,
        operands = false;
-  bool short_activations = false;  // in a format of their own, of few bits
+  bool short_activations = false, short_weights = false;  // in a format of their own, of few bits
 
   void Add(const RoleFormatsConfig& roles, const std::optional<NumberFormat>& format) {
     activations = activations || IsNarrow(roles.activations ? roles.activations : format);
     short_activations = short_activations || HasFewBits(roles.activations);
+    short_weights = short_weights || HasFewBits(roles.weights);
     weights = weights || IsNarrow(roles.weights ? roles.weights : format);
     gradients = gradients || IsNarrow(roles.gradients ? roles.gradients : format);
     weight_gradients = weight_gradients || IsNarrow(roles.weight_gradients);
@@ -83,6 +84,7 @@ std::vector<std::string> AddedStatistics(const PrecisionConfig& precision) {
   const RoundedRoles rounded = RolesOf(precision);
   std::vector<std::string> words;
   if (rounded.short_activations) words.emplace_back("y");
+  if (rounded.short_weights) words.emplace_back("w");
   if (rounded.operands) words.emplace_back("operands");
   return words;
 }

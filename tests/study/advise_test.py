@@ -535,6 +535,12 @@ class Advise(unittest.TestCase):
         self.assertIn("S = 1e+30 is too large, the total_scale that", lines[0])
         self.assertLess(loss, 0.5)
 
+    def test_weights_that_vanish_are_not_blamed_on_the_images(self):
+        lines, loss = self.prove("precision={format: bf16, weights: fp4_e2m1}", "log.histogram_every=5")
+        self.assertRegex(lines[0], r"^precision: \{(weights|layers): .*f1\.w .*whatever S is")
+        self.assertEqual(len(lines), 1, lines)
+        self.assertLess(loss, 0.5)
+
     def test_of_formats_with_as_many_bits_the_one_with_more_sqnr_is_recommended(self):
         pair = ("mxfp8_e4m3", "{element: fp8_e4m3, rule: rceil}")
         for order in (pair, pair[::-1]):

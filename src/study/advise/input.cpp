@@ -14,6 +14,8 @@ namespace {
 
 using config::NormalizeConfig;
 
+constexpr double kMostLost = 50;  // percent
+
 // "[0.5, 0.5, 0.5]".
 std::string ForEachChannel(double value, int channels) {
   std::string list;
@@ -38,8 +40,10 @@ std::string Normalization(const RunRecord& record) {
 }
 
 // The layer that saw nothing but zeros in the first logged step: its dw was zero, and the gradient
-// that it passed on was not, so that neither dy nor w were. Null: none.
+// that it passed on was not, so that neither dy nor w were. Null: none, or weights that become zero
+// where they are rounded explain it.
 const telemetry::TensorTotals* SawZeros(const RunRecord& record) {
+  if (WeightsVanish(record)) return nullptr;
   for (const telemetry::TensorTotals& t : record.layers.tensors()) {
     if (t.tensor != "dw") continue;
     const TensorCourse* dw = record.course.Find(t.layer, "dw");
@@ -51,6 +55,13 @@ const telemetry::TensorTotals* SawZeros(const RunRecord& record) {
 }
 
 }  // namespace
+
+bool WeightsVanish(const RunRecord& record) {
+  const auto& tensors = record.layers.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [](const telemetry::TensorTotals& t) {
+    return t.tensor == "w" && t.lost_mean() >= kMostLost;
+  });
+}
 
 std::optional<Advice> InputAdvice(const RunRecord& record) {
   const telemetry::Finiteness& finiteness = record.run.finiteness();

@@ -155,9 +155,9 @@ std::optional<Advice> FewBits(const RunRecord& record) {
   const auto* block = std::get_if<BlockFormat>(&*dy->format);
   if (block == nullptr || block->element.mantissa_bits > kFewBits) return std::nullopt;
   const judge::JudgedFormat* judged = judge::FindJudged(record.operands, FormatName(*block));
-  const TensorTotals* most = nullptr;
-  for (const TensorTotals& t : record.layers.tensors())
-    if (IsOperand(t.tensor) && (most == nullptr || t.lost_mean() > most->lost_mean())) most = &t;
+  const TensorTotals* most =
+      telemetry::WorstTensor(record.layers, &TensorTotals::lost_mean,
+                             [](const TensorTotals& t) { return IsOperand(t.tensor); });
   if (judged == nullptr || most == nullptr) return std::nullopt;
   BlockFormat wider = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
   wider.rule = BlockRule::kRceil;

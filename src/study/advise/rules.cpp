@@ -246,6 +246,7 @@ class Rules {
     for (const auto& layer : dead) {
       // A gradient that meets others at a branch is theirs to mend.
       if (layer.died_at == "branch" || is_mended(layer.died_at)) continue;
+      if (!layer.by_rounding && WeightsVanish(record_)) continue;
       std::string reason = telemetry::NoGradientText(dead, kMost);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
         reason += "; whether the images vanish log.statistics with y would tell";

@@ -138,6 +138,8 @@ Advice PlainOperands(const config::Config& config, const std::vector<std::string
 // The list precision.layers of a configuration as YAML.
 std::string LayersText(const config::Config& config);
 
+// Whether some layer's weights lose half of their values or more where they are rounded.
+bool WeightsVanish(const RunRecord& record);
 // The network's input: of numbers that its format does not have. Nothing where all is well.
 std::optional<Advice> InputAdvice(const RunRecord& record);
 // A run that is not finite or whose loss rose; nothing where it is neither.
