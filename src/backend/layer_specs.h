@@ -197,7 +197,7 @@ struct AttentionSpec {
   AttentionRoundings attention_operands;
   // kForward: of s and y, whose sums run over the values of a head and over keys; kDx: of dp, dq,
   // dk and dv, the last two of which run over the queries of one query head.
-  SumsOfProducts sums;
+  SumsOfMatmuls sums;
   bool fused() const { return x.size() == 1; }
   void Visit(auto&& visit) {
     visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers,

@@ -156,17 +156,17 @@ struct JudgedSums {  // by another rule, whose sums are made and counted alone
   scaling::AccumulatorCounts* counts = nullptr;
   void Visit(auto&& visit) { visit(counts); }
 };
-struct ProductSums {
+struct MatmulSums {
   std::optional<scaling::Accumulator> rule;      // unset: fp32
   scaling::AccumulatorCounts* counts = nullptr;  // filled in passes that count; null: nobody asks
   std::vector<JudgedSums> judged;                // in passes with Pass::bins
   void Visit(auto&& visit) { visit(counts, judged); }
 };
-using SumsOfProducts = std::array<ProductSums, scaling::kProducts>;  // by scaling::Product
-inline bool AnyAccumulates(const SumsOfProducts& sums) {
+using SumsOfMatmuls = std::array<MatmulSums, scaling::kLayerMatmuls>;  // by scaling::LayerMatmul
+inline bool AnyAccumulates(const SumsOfMatmuls& sums) {
   return std::any_of(sums.begin(), sums.end(), [](const auto& s) { return s.rule.has_value(); });
 }
-inline bool AnyJudged(const SumsOfProducts& sums) {
+inline bool AnyJudged(const SumsOfMatmuls& sums) {
   return std::any_of(sums.begin(), sums.end(), [](const auto& s) { return !s.judged.empty(); });
 }
 

@@ -44,7 +44,7 @@ struct MatmulSpec : RoundedLayerSpec {
   // window (rows, then columns), of dx the output channels within them, of dw the pixels of y, row
   // by row, image after image. Padding has its places, as zeros. Not together with `reference` and
   // `recomputed`; a backend that has no such sums throws ConfigError.
-  SumsOfProducts sums;
+  SumsOfMatmuls sums;
   void Visit(auto&& visit) {
     RoundedLayerSpec::Visit(visit);
     visit(w, b, recomputed, x_per_tensor_scale, w_stats, w_style, dw_style, y_moments, dw, db,

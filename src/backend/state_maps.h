@@ -55,8 +55,8 @@ inline std::vector<float> DynamicMap(bool is_signed, int exponents, int bits) {
   return values;
 }
 
-inline const StateMap& MapOf(const KeptState& kept) {
-  using Map = KeptState::Map;
+inline const StateMap& MapOf(const StateStorage& kept) {
+  using Map = StateStorage::Map;
   const auto make = [](Map map, bool is_signed) {
     StateMap made;
     made.ties_up = map != Map::kBitsandbytes;
@@ -79,23 +79,23 @@ inline const StateMap& MapOf(const KeptState& kept) {
 }
 
 // Whether a tensor of so many values is kept in codes.
-inline bool IsCoded(const KeptState& kept, std::int64_t values) {
+inline bool IsCoded(const StateStorage& kept, std::int64_t values) {
   if (!kept.is_scaled() || values < kept.from) return false;
   return !kept.whole || values % kept.block == 0;
 }
 // How many values share a scale, and how many scales there are.
-inline std::int64_t BlockOf(const KeptState& kept, std::int64_t values) {
-  return kept.scaling == KeptState::Scaling::kTensor ? std::max<std::int64_t>(values, 1)
-                                                     : kept.block;
+inline std::int64_t BlockOf(const StateStorage& kept, std::int64_t values) {
+  return kept.scaling == StateStorage::Scaling::kTensor ? std::max<std::int64_t>(values, 1)
+                                                        : kept.block;
 }
-inline std::int64_t ScalesOf(const KeptState& kept, std::int64_t values) {
+inline std::int64_t ScalesOf(const StateStorage& kept, std::int64_t values) {
   if (!IsCoded(kept, values)) return 0;
   const std::int64_t block = BlockOf(kept, values);
   return (values + block - 1) / block;
 }
 
 // The scale of values whose largest magnitude this is.
-inline float StateScale(const KeptState& kept, float largest) {
+inline float StateScale(const StateStorage& kept, float largest) {
   const float scale = std::max(largest, kept.least);
   return kept.top == 1 ? scale : scale / static_cast<float>(kept.top);
 }
@@ -108,10 +108,10 @@ inline bool HasValuesOfFp16(NumberFormat format) {
 
 // A value divided by its scale as it is stored; times the scale it is what the next update reads.
 struct StateCoder {
-  explicit StateCoder(const KeptState& kept)
-      : map(kept.map == KeptState::Map::kFormat ? nullptr : &MapOf(kept)),
+  explicit StateCoder(const StateStorage& kept)
+      : map(kept.map == StateStorage::Map::kFormat ? nullptr : &MapOf(kept)),
         grid(GridOf(Saturating(kept.format))),
-        by_reciprocal(kept.scaling == KeptState::Scaling::kTensor && map == nullptr &&
+        by_reciprocal(kept.scaling == StateStorage::Scaling::kTensor && map == nullptr &&
                       !HasValuesOfFp16(kept.format)) {}
   float Scaled(float x, float scale) const {
     const float scaled = !(scale > 0) ? 0.0f : Inverts(scale) ? x * (1 / scale) : x / scale;
@@ -135,10 +135,10 @@ struct StateCoder {
 };
 
 // How a rule keeps its state `index`.
-inline KeptState KeptStateOf(const UpdateRule& rule, std::size_t index) {
+inline StateStorage StateStorageOf(const UpdateRule& rule, std::size_t index) {
   if (rule.states != nullptr) return (*rule.states)[index];
-  KeptState kept;
-  static_cast<KeptFormat&>(kept) = rule.state;
+  StateStorage kept;
+  static_cast<StorageFormat&>(kept) = rule.state;
   return kept;
 }
 

@@ -35,13 +35,13 @@ struct UpdateSlot {
   }
 };
 // The format in which an update stores its results; they are stored in fp32 memory.
-struct KeptFormat {
+struct StorageFormat {
   NumberFormat format = kFp32;
   bool stochastic = false;
 };
 // How one state is kept: values of a format or of a map, times a scale of the tensor or of a block
 // of values. Stored are the products, in fp32 memory.
-struct KeptState : KeptFormat {
+struct StateStorage : StorageFormat {
   enum class Scaling : std::uint8_t { kNone, kTensor, kBlock };
   Scaling scaling = Scaling::kNone;
   // The values that a code may stand for, in -1 .. 1 (backend/state_maps.h); kFormat: the format's.
@@ -83,7 +83,7 @@ struct UpdateRule {
   // What the momentum accumulates: gradients, multiplied by the current learning rate (torch), or
   // steps, each computed with the learning rate of its own time (Chainer, Caffe, Keras).
   enum class Velocity { kGradients, kSteps } velocity = Velocity::kGradients;
-  KeptFormat masters, state;
+  StorageFormat masters, state;
   bool amsgrad = false;                 // adam, adamw
   double alpha = 0.99;                  // rmsprop
   double beta3 = 0.9999, mix = 5;       // ademamix: the slow mean's decay and factor
@@ -100,7 +100,7 @@ struct UpdateRule {
   NumberFormat ns_format = kBf16;
   std::optional<scaling::Accumulator> ns_sums;  // of the iteration's products; unset: fp32
   // How the states are kept; null: all as `state` says.
-  std::shared_ptr<const std::array<KeptState, kMostStates>> states;
+  std::shared_ptr<const std::array<StateStorage, kMostStates>> states;
   // What becomes of the part of a master that its format does not hold: it is lost, added to a
   // compensation that the next update adds (Kahan), or kept as the low bits of an fp32 master.
   enum class Compensation : std::uint8_t { kNone, kKahan, kRemainder };

@@ -37,9 +37,9 @@ static inline UpdateRounding MakeUpdateRounding(const UpdateRule& rule, const Up
 }
 
 // Value i of a parameter with `stream`; part 0: its master, 1 and 2: its states.
-ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stochastic,
-                                              const UpdateRounding& how, std::uint64_t stream,
-                                              int part, std::int64_t i, float x) {
+ADA_HOST_DEVICE static inline float RoundToStorage(const NumberGrid& grid, bool stochastic,
+                                                   const UpdateRounding& how, std::uint64_t stream,
+                                                   int part, std::int64_t i, float x) {
   if (!stochastic || grid.exact) return RoundToGrid(grid, x);
   const auto at = static_cast<std::uint64_t>(i);
   const std::uint64_t key = (how.seed ^ stream) + static_cast<std::uint64_t>(part);
@@ -74,7 +74,7 @@ struct UpdateCounts {
     below += u == 0;
   }
   // `x` was stored as `after`.
-  ADA_HOST_DEVICE void AddKept(const NumberGrid& grid, float x, float after) {
+  ADA_HOST_DEVICE void AddStored(const NumberGrid& grid, float x, float after) {
     const std::uint32_t u = MagnitudeBits(x);
     AddValue(grid, x, x, after);
     zeros_after += after == 0;
@@ -127,15 +127,15 @@ inline TensorStats StatsOf(const UpdateCounts& counts) {
 
 // Counts for one parameter: its changes, and the stored values of its master and its states whose
 // format is not fp32.
-struct KeptCounts {
+struct ParameterCounts {
   static constexpr int kParts = kUpdateParts;
   UpdateCounts of[kParts];
-  ADA_HOST_DEVICE static KeptCounts Start() {
-    KeptCounts counts;
+  ADA_HOST_DEVICE static ParameterCounts Start() {
+    ParameterCounts counts;
     for (UpdateCounts& part : counts.of) part = UpdateCounts::Start();
     return counts;
   }
-  ADA_HOST_DEVICE void Merge(const KeptCounts& other) {
+  ADA_HOST_DEVICE void Merge(const ParameterCounts& other) {
     for (int part = 0; part < kParts; ++part) of[part].Merge(other.of[part]);
   }
 };
@@ -143,20 +143,20 @@ struct KeptCounts {
 template <class Slots>
 std::vector<TensorStats> StatsOfSlots(const Slots& slots) {
   std::vector<TensorStats> stats;
-  for (const KeptCounts& counts : slots)
+  for (const ParameterCounts& counts : slots)
     for (const UpdateCounts& part : counts.of) stats.push_back(StatsOf(part));
   return stats;
 }
 
 // One weight with its states.
-struct KeptWeight {
+struct WeightAndStates {
   float value, state1, state2;
 };
 // The update of value i of a parameter: `kept` is replaced by the new stored values.
-ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const UpdateRounding& how,
-                                              bool adam, bool momentum, std::uint64_t stream,
-                                              std::int64_t i, float gradient, KeptWeight& kept,
-                                              KeptCounts* counts) {
+ADA_HOST_DEVICE static inline void UpdateAndRound(const UpdateScalars& s, const UpdateRounding& how,
+                                                  bool adam, bool momentum, std::uint64_t stream,
+                                                  std::int64_t i, float gradient,
+                                                  WeightAndStates& kept, ParameterCounts* counts) {
   const float before = kept.value;
   const auto terms_by = [&](const auto& r) {
     return adam       ? AdamTerms(s, before, gradient, kept.state1, kept.state2, r)
@@ -166,18 +166,18 @@ ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const Upda
   const UpdateTerms terms =
       how.in_format ? terms_by(RoundedTo{how.masters}) : terms_by(Unrounded());
   const float sum = terms.sum();
-  const KeptWeight wide = kept;  // its states, as they were computed
-  kept.value = RoundKept(how.masters, how.stochastic_masters, how, stream, 0, i, sum);
-  kept.state1 = RoundKept(how.state, how.stochastic_state, how, stream, 1, i, kept.state1);
-  kept.state2 = RoundKept(how.state, how.stochastic_state, how, stream, 2, i, kept.state2);
+  const WeightAndStates wide = kept;  // its states, as they were computed
+  kept.value = RoundToStorage(how.masters, how.stochastic_masters, how, stream, 0, i, sum);
+  kept.state1 = RoundToStorage(how.state, how.stochastic_state, how, stream, 1, i, kept.state1);
+  kept.state2 = RoundToStorage(how.state, how.stochastic_state, how, stream, 2, i, kept.state2);
   if (counts == nullptr) return;
   const float asked = terms.step + (terms.base - before);
   counts->of[0].AddChange(how.masters, asked, before, sum, kept.value);
-  if (!how.masters.exact) counts->of[1].AddKept(how.masters, sum, kept.value);
+  if (!how.masters.exact) counts->of[1].AddStored(how.masters, sum, kept.value);
   if (how.state.exact) return;
-  if (adam || momentum) counts->of[2].AddKept(how.state, wide.state1, kept.state1);
+  if (adam || momentum) counts->of[2].AddStored(how.state, wide.state1, kept.state1);
   if (!adam) return;
-  counts->of[3].AddKept(how.state, wide.state2, kept.state2);
+  counts->of[3].AddStored(how.state, wide.state2, kept.state2);
   counts->of[3].AddPair(kept.state1, kept.state2);
 }
 

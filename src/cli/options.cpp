@@ -67,7 +67,7 @@ std::vector<config::AccumulatesConfig> ReadAccumulators(const std::vector<std::s
   for (const std::string& rule : rules) {
     const auto& asked = accumulators.emplace_back(
         config::LoadPrecision({{"precision.accumulate", rule}}).config.precision.accumulate);
-    if (std::none_of(asked.by_product.begin(), asked.by_product.end(),
+    if (std::none_of(asked.by_matmul.begin(), asked.by_matmul.end(),
                      [](const auto& product) { return product && product->rule; }))
       throw ConfigError("--accumulate " + rule +
                         ": sums in fp32 are what others are judged by; "

@@ -286,7 +286,7 @@ struct AccumulateConfig {
 };
 // `precision.accumulate`; unset: as set one level up, by default in fp32.
 struct AccumulatesConfig {
-  std::array<std::optional<AccumulateConfig>, scaling::kProducts> by_product;  // by Product
+  std::array<std::optional<AccumulateConfig>, scaling::kLayerMatmuls> by_matmul;  // by LayerMatmul
   // Those of the Newton-Schulz iteration of muon; it and `spared` stand in `precision` alone.
   std::optional<AccumulateConfig> newton_schulz;
   std::optional<SparedConfig> spared;  // unset: as of operands
@@ -331,27 +331,27 @@ struct LayerPrecisionConfig : RoleFormatsConfig {
   Location where;
 };
 // How a tensor of the update is kept between steps.
-struct KeptFormatConfig {
+struct StorageFormatConfig {
   NumberFormat format = kFp32;
   RoundingKind rounding = RoundingKind::kNearest;
 };
 // The section `precision.accumulated_gradients`.
-struct AccumulatedGradientsConfig : KeptFormatConfig {
+struct AccumulatedGradientsConfig : StorageFormatConfig {
   enum class Scaling { kNone, kFp8Lm } scaling = Scaling::kNone;
   scaling::SumScaleRule rule;
   bool scales() const { return scaling != Scaling::kNone; }
 };
 // The section `precision.masters`.
-struct MastersConfig : KeptFormatConfig {
+struct MastersConfig : StorageFormatConfig {
   backend::UpdateRule::Compensation compensation = backend::UpdateRule::Compensation::kNone;
   std::optional<backend::UpdateRule::Arithmetic> arithmetic;  // unset: ArithmeticOf
 };
 // The section `precision.optimizer_state`. A layout is another program's way to keep the states; a
 // format of one state beats `format`.
-struct OptimizerStateConfig : KeptFormatConfig {
+struct OptimizerStateConfig : StorageFormatConfig {
   std::string layout;  // empty: none
   std::optional<NumberFormat> exp_avg, exp_avg_sq, momentum;
-  backend::KeptState::Scaling scaling = backend::KeptState::Scaling::kNone;
+  backend::StateStorage::Scaling scaling = backend::StateStorage::Scaling::kNone;
   std::int64_t block = 256;
   enum class Map { kLinear, kDynamic } map = Map::kLinear;
   // Whether all states are fp32.

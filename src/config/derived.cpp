@@ -132,8 +132,8 @@ void Overlay(const OperandsConfig& given, OperandsConfig& operands) {
 }
 
 void Overlay(const AccumulatesConfig& given, AccumulatesConfig& accumulate) {
-  for (std::size_t i = 0; i < given.by_product.size(); ++i)
-    if (given.by_product[i]) accumulate.by_product[i] = given.by_product[i];
+  for (std::size_t i = 0; i < given.by_matmul.size(); ++i)
+    if (given.by_matmul[i]) accumulate.by_matmul[i] = given.by_matmul[i];
   if (given.spared) accumulate.spared = given.spared;
 }
 

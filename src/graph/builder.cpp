@@ -90,7 +90,7 @@ void Builder::Bind() {
   if (spec_.training && !spec_.judged_sums.empty()) {
     bindings_.judged_rules = spec_.judged_sums;
     bindings_.judged = graph_->results_.Add<scaling::AccumulatorCounts>(
-        spec_.judged_sums.size() * network_.nodes.size() * scaling::kProducts);
+        spec_.judged_sums.size() * network_.nodes.size() * scaling::kLayerMatmuls);
   }
   bindings_.scalers = graph_->scalers_;
 }

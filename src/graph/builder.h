@@ -41,7 +41,8 @@ struct Bindings {
   std::vector<scaling::Accumulator> judged_rules;
   SharedArray<scaling::AccumulatorCounts> judged;
   std::size_t JudgedAt(std::size_t rule, int node, std::size_t product) const {
-    return (rule * network->nodes.size() + static_cast<std::size_t>(node)) * scaling::kProducts +
+    return (rule * network->nodes.size() + static_cast<std::size_t>(node)) *
+               scaling::kLayerMatmuls +
            product;
   }
   SharedArray<scaling::LayerScaler> scalers;      // by node, then by decision within nodes
@@ -111,14 +112,14 @@ class OpMaker {
  private:
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
   // Collects the parts; the functions Add... fill in those that only some kinds have.
-  layers::OpParts PartsOf(const OpPlan& op) const;
-  void AddWeight(const OpPlan& op, layers::OpParts& parts) const;
-  void AddSums(const OpPlan& op, layers::OpParts& parts) const;
-  void AddChain(const OpPlan& op, layers::OpParts& parts) const;
+  layers::OpArguments PartsOf(const OpPlan& op) const;
+  void AddWeight(const OpPlan& op, layers::OpArguments& parts) const;
+  void AddSums(const OpPlan& op, layers::OpArguments& parts) const;
+  void AddChain(const OpPlan& op, layers::OpArguments& parts) const;
   // Has no data where the op recomputes this input (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;
   layers::RoundedTo RoundedValue(int value) const;
-  void AddAttention(const OpPlan& op, layers::OpParts& parts) const;
+  void AddAttention(const OpPlan& op, layers::OpArguments& parts) const;
   layers::RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
                               TensorStats LayerStats::*stats) const;
   // The recomputed norm of a batch norm whose chain ends in value `z`; the batch norm's op and the

@@ -25,7 +25,7 @@
 #include "io/tensor_names.h"
 #include "number/tensor.h"
 #include "parallel/communicator.h"
-#include "scaling/rules/predicted_scale.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::graph {
 
@@ -142,7 +142,7 @@ struct RoundingPoint {
 // Sums of one product that an accumulator makes: one row of accumulators.csv.
 struct SumPoint {
   std::string layer;
-  scaling::Product product;
+  scaling::LayerMatmul matmul;
   scaling::Accumulator rule;
   const scaling::AccumulatorCounts* counts;
   std::size_t judged = 0;  // of a rule that is judged: its index
@@ -199,7 +199,7 @@ struct LayerStats {
   TensorStats p, dv, ds, dq, dk;                // of attention
   std::array<TensorStats, kOperands> operands;  // by Operand
   std::array<BlockCounts, kOperands> blocks;    // of those of block-scaled formats
-  std::array<scaling::AccumulatorCounts, scaling::kProducts> sums;  // by scaling::Product
+  std::array<scaling::AccumulatorCounts, scaling::kLayerMatmuls> sums;  // by scaling::LayerMatmul
 };
 // The member of a gradient that is rounded.
 inline TensorStats LayerStats::*StatsOf(std::string_view gradient) {
@@ -324,7 +324,7 @@ class Graph {
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
-  // Lists products with an accumulator, by layer, then by product.
+  // Lists matmuls with an accumulator, by layer, then by matmul.
   const std::vector<SumPoint>& sums() const { return sums_; }
   // The same of GraphSpec::judged_sums, one rule after the other.
   const std::vector<SumPoint>& judged_sums() const { return judged_sums_; }

@@ -13,13 +13,13 @@ namespace ada::graph {
 namespace {
 
 // The statistics of one rounding in one process, in a pass that counts everything.
-struct FullPart {
+struct PartialStats {
   TensorStats stats;
   double scale = 1;
   bool left = false;  // the largest magnitude left its format
 };
 // The same in a pass that records only the largest magnitude.
-struct ShortPart {
+struct PartialLargest {
   float max_abs = 0;
   double scale = 1;
   std::int64_t numel = 0;
@@ -35,16 +35,16 @@ bool IsLarger(float one, float other) {
 }
 
 // Overloads for the two kinds of parts, so that JoinStats below is written only once.
-TensorStats StatsOfPart(const FullPart& part) { return part.stats; }
-TensorStats StatsOfPart(const ShortPart& part) {
+TensorStats StatsOfPart(const PartialStats& part) { return part.stats; }
+TensorStats StatsOfPart(const PartialLargest& part) {
   TensorStats stats;
   stats.max_abs = part.max_abs, stats.numel = part.numel;
   return stats;
 }
-void Fill(const RoundingPoint& point, FullPart& part) {
+void Fill(const RoundingPoint& point, PartialStats& part) {
   part = {*point.stats, point.carried(), point.leaves_format()};
 }
-void Fill(const RoundingPoint& point, ShortPart& part) {
+void Fill(const RoundingPoint& point, PartialLargest& part) {
   part = {point.stats->max_abs, point.carried(), point.stats->numel, point.leaves_format()};
 }
 
@@ -77,13 +77,15 @@ void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>&
 }
 
 // The counts of blocks carry the scale of their process, bins carry none.
-struct BlocksPart {
+struct PartialBlocks {
   BlockCounts counts;
   double scale = 1;
 };
-void Fill(const RoundingPoint& point, BlocksPart& part) { part = {*point.blocks, point.carried()}; }
+void Fill(const RoundingPoint& point, PartialBlocks& part) {
+  part = {*point.blocks, point.carried()};
+}
 void Fill(const RoundingPoint& point, ExponentBins& part) { part = *point.bins; }
-BlockCounts CountsOf(const BlocksPart& part, const BlocksPart& first) {
+BlockCounts CountsOf(const PartialBlocks& part, const PartialBlocks& first) {
   return part.counts.Rescaled(first.scale / part.scale);
 }
 const ExponentBins& CountsOf(const ExponentBins& part, const ExponentBins&) { return part; }
@@ -136,10 +138,10 @@ void Graph::ForgetGradientCounts() {
 void Graph::Join(parallel::Communicator& communicator, const backend::Pass& pass) {
   if (!pass.part) return;
   if (pass.count)
-    JoinStats<FullPart>(communicator, roundings_);
+    JoinStats<PartialStats>(communicator, roundings_);
   else
-    JoinStats<ShortPart>(communicator, roundings_);
-  if (pass.count) JoinSums<BlocksPart>(communicator, roundings_, &RoundingPoint::blocks);
+    JoinStats<PartialLargest>(communicator, roundings_);
+  if (pass.count) JoinSums<PartialBlocks>(communicator, roundings_, &RoundingPoint::blocks);
   if (pass.count) JoinAccumulators(communicator, sums_);
   if (pass.bins) JoinAccumulators(communicator, judged_sums_);
   if (pass.bins) JoinSums<ExponentBins>(communicator, roundings_, &RoundingPoint::bins);

@@ -276,17 +276,17 @@ std::vector<RoundingPoint> ListRoundings(const Bindings& bindings) {
 
 namespace {
 
-// take(node, product) for each product that is computed: dx of the first layer is not, nor is there
+// take(node, matmul) for each matmul that is computed: dx of the first layer is not, nor is there
 // a dw without a weight.
 template <class Take>
-void ForProducts(const Bindings& bindings, Take&& take) {
+void ForMatmuls(const Bindings& bindings, Take&& take) {
   for (const OpPlan& op : bindings.plan->ops) {
     const bool has_dx = std::any_of(op.dx.begin(), op.dx.end(), [](int dx) { return dx >= 0; });
     const bool has_weight = bindings.network->nodes[op.node].kind->has_weight;
     if (!has_weight && bindings.network->nodes[op.node].kind->decisions.empty()) continue;
-    take(op.node, scaling::Product::kForward);
-    if (op.dy >= 0 && has_dx) take(op.node, scaling::Product::kDx);
-    if (op.dy >= 0 && has_weight) take(op.node, scaling::Product::kDw);
+    take(op.node, scaling::LayerMatmul::kForward);
+    if (op.dy >= 0 && has_dx) take(op.node, scaling::LayerMatmul::kDx);
+    if (op.dy >= 0 && has_weight) take(op.node, scaling::LayerMatmul::kDw);
   }
 }
 
@@ -294,12 +294,12 @@ void ForProducts(const Bindings& bindings, Take&& take) {
 
 std::vector<SumPoint> ListSums(const Bindings& bindings) {
   std::vector<SumPoint> list;
-  ForProducts(bindings, [&](int node, scaling::Product product) {
-    const std::size_t p = scaling::IndexOf(product);
+  ForMatmuls(bindings, [&](int node, scaling::LayerMatmul matmul) {
+    const std::size_t p = scaling::IndexOf(matmul);
     const auto& rule = bindings.storage->accumulators[static_cast<std::size_t>(node)][p];
     if (rule)
       list.push_back(
-          {bindings.NameOf(node), product, *rule, &bindings.stats.host[node + 1].sums[p]});
+          {bindings.NameOf(node), matmul, *rule, &bindings.stats.host[node + 1].sums[p]});
   });
   return list;
 }
@@ -307,9 +307,9 @@ std::vector<SumPoint> ListSums(const Bindings& bindings) {
 std::vector<SumPoint> ListJudgedSums(const Bindings& bindings) {
   std::vector<SumPoint> list;
   for (std::size_t rule = 0; rule < bindings.judged_rules.size(); ++rule) {
-    ForProducts(bindings, [&](int node, scaling::Product product) {
-      const std::size_t at = bindings.JudgedAt(rule, node, scaling::IndexOf(product));
-      list.push_back({bindings.NameOf(node), product, bindings.judged_rules[rule],
+    ForMatmuls(bindings, [&](int node, scaling::LayerMatmul matmul) {
+      const std::size_t at = bindings.JudgedAt(rule, node, scaling::IndexOf(matmul));
+      list.push_back({bindings.NameOf(node), matmul, bindings.judged_rules[rule],
                       bindings.judged.host + at, rule});
     });
   }

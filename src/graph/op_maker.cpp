@@ -22,7 +22,7 @@ layers::RoundedTo OpMaker::RoundedOf(int node, const char* tensor, const TensorS
           b_.training ? &(b_.stats.backend[node + 1].*stats) : nullptr};
 }
 
-void OpMaker::AddAttention(const OpPlan& op, layers::OpParts& parts) const {
+void OpMaker::AddAttention(const OpPlan& op, layers::OpArguments& parts) const {
   const AttentionStorage& within = b_.storage->attention.at(op.node);
   parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
   if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
@@ -56,7 +56,7 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
 
 // A tied weight shares its owner's copy; dw is complete, and then rounded and counted, when the
 // owner, whose backward pass runs last, has added its part.
-void OpMaker::AddWeight(const OpPlan& op, layers::OpParts& parts) const {
+void OpMaker::AddWeight(const OpPlan& op, layers::OpArguments& parts) const {
   const int owner = node(op).weight_owner(op.node);
   parts.w = RoundedOf(owner, "w", b_.storage->weights[owner], &LayerStats::w);
   if (owner == op.node)
@@ -79,8 +79,8 @@ void OpMaker::AddWeight(const OpPlan& op, layers::OpParts& parts) const {
   AddSums(op, parts);
 }
 
-void OpMaker::AddSums(const OpPlan& op, layers::OpParts& parts) const {
-  for (std::size_t i = 0; i < scaling::kProducts; ++i) {
+void OpMaker::AddSums(const OpPlan& op, layers::OpArguments& parts) const {
+  for (std::size_t i = 0; i < scaling::kLayerMatmuls; ++i) {
     parts.sums[i].rule = b_.storage->accumulators[op.node][i];
     if (b_.training && parts.sums[i].rule)
       parts.sums[i].counts = &b_.stats.backend[op.node + 1].sums[i];
@@ -91,7 +91,7 @@ void OpMaker::AddSums(const OpPlan& op, layers::OpParts& parts) const {
   }
 }
 
-void OpMaker::AddChain(const OpPlan& op, layers::OpParts& parts) const {
+void OpMaker::AddChain(const OpPlan& op, layers::OpArguments& parts) const {
   if (op.addend >= 0) {
     parts.addend = b_.Value(op.addend);
     parts.sum = RoundedValue(op.add + 1);
@@ -100,9 +100,9 @@ void OpMaker::AddChain(const OpPlan& op, layers::OpParts& parts) const {
   if (op.consumer >= 0) parts.recomputed = Recomputed(op.node, op.output);
 }
 
-layers::OpParts OpMaker::PartsOf(const OpPlan& op) const {
+layers::OpArguments OpMaker::PartsOf(const OpPlan& op) const {
   const Node& n = node(op);
-  layers::OpParts parts;
+  layers::OpArguments parts;
   parts.layer = n.config.name;
   parts.keys = n.config;
   for (std::size_t i = 0; i < n.inputs.size(); ++i)

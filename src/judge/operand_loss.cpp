@@ -242,8 +242,8 @@ std::optional<OperandRow> JudgeOperand(const MatmulTensors& layer, Operand opera
   return row;
 }
 
-std::vector<std::string> ProductsOf(const config::ModelConfig& model,
-                                    const std::vector<std::string>& dumped) {
+std::vector<std::string> JudgedLayers(const config::ModelConfig& model,
+                                      const std::vector<std::string>& dumped) {
   std::vector<std::string> names;
   for (const config::LayerConfig& layer :
        model.zoo.empty() ? model.layers : graph::ExpandZoo(model)) {

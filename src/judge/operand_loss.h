@@ -83,8 +83,8 @@ std::optional<OperandRow> JudgeOperand(const MatmulTensors& layer, Operand opera
 
 // The layers with weights of a network, in its order, which says what a recipe spares. A recorded
 // run also has layers of another kind (`external`) whose weights were dumped.
-std::vector<std::string> ProductsOf(const config::ModelConfig& model,
-                                    const std::vector<std::string>& dumped);
+std::vector<std::string> JudgedLayers(const config::ModelConfig& model,
+                                      const std::vector<std::string>& dumped);
 
 }  // namespace ada::judge
 

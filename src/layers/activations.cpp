@@ -13,7 +13,7 @@ using backend::ActivationSpec;
 // is dy or zero (relu6, hardtanh) it is not rounded.
 template <class Function>
 LayerKind FunctionKind(
-    backend::OpSpec (*spec)(const OpParts&) = PlainSpec<ActivationSpec<Function>>) {
+    backend::OpSpec (*spec)(const OpArguments&) = PlainSpec<ActivationSpec<Function>>) {
   LayerKind kind{.name = Function::kKind,
                  .infer = KeepShape,
                  .keeps_input = true,
@@ -23,33 +23,33 @@ LayerKind FunctionKind(
   return kind;
 }
 template <class Function>
-LayerKind WithKeys(std::vector<std::string> keys, backend::OpSpec (*spec)(const OpParts&)) {
+LayerKind WithKeys(std::vector<std::string> keys, backend::OpSpec (*spec)(const OpArguments&)) {
   LayerKind kind = FunctionKind<Function>(spec);
   kind.keys = std::move(keys);
   return kind;
 }
 
-backend::OpSpec HardtanhSpecOf(const OpParts& op) {
+backend::OpSpec HardtanhSpecOf(const OpArguments& op) {
   auto spec = SpecOf<ActivationSpec<backend::Hardtanh>>(op);
   spec.function = {static_cast<float>(op.keys.min), static_cast<float>(op.keys.max)};
   return spec;
 }
-backend::OpSpec LeakyReluSpecOf(const OpParts& op) {
+backend::OpSpec LeakyReluSpecOf(const OpArguments& op) {
   auto spec = SpecOf<ActivationSpec<backend::LeakyRelu>>(op);
   spec.function.slope = static_cast<float>(op.keys.slope);
   return spec;
 }
-backend::OpSpec GeluSpecOf(const OpParts& op) {
+backend::OpSpec GeluSpecOf(const OpArguments& op) {
   if (op.keys.approximate == "tanh") return SpecOf<ActivationSpec<backend::GeluTanh>>(op);
   return SpecOf<ActivationSpec<backend::Gelu>>(op);
 }
 
-backend::OpSpec SoftplusSpecOf(const OpParts& op) {
+backend::OpSpec SoftplusSpecOf(const OpArguments& op) {
   auto spec = SpecOf<ActivationSpec<backend::Softplus>>(op);
   spec.function = {static_cast<float>(op.keys.beta), static_cast<float>(op.keys.threshold)};
   return spec;
 }
-backend::OpSpec EluSpecOf(const OpParts& op) {
+backend::OpSpec EluSpecOf(const OpArguments& op) {
   auto spec = SpecOf<ActivationSpec<backend::Elu>>(op);
   spec.function.alpha = static_cast<float>(op.keys.alpha);
   return spec;

@@ -24,7 +24,7 @@ struct RoundedTo {
 
 // Filled by OpMaker for one op, read by `spec` of its kind, and then discarded: specs copy what
 // they need. Pointers are backend addresses in the graph's arenas.
-struct OpParts {
+struct OpArguments {
   struct Parameter {
     Tensor value, gradient;  // gradient: empty for a running statistic, and without training
   };
@@ -51,7 +51,7 @@ struct OpParts {
   RoundedTo w, dw;
   const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   backend::OperandRoundings operands;
-  backend::SumsOfProducts sums;  // of attention too
+  backend::SumsOfMatmuls sums;  // of attention too
   backend::ChannelMoments y_moments;
   bool y_amax_deferred = false;
 
@@ -73,7 +73,7 @@ struct OpParts {
 // Makes a spec and fills in the members that most specs have, by their names; the kind fills in the
 // rest.
 template <class Spec>
-Spec SpecOf(const OpParts& op) {
+Spec SpecOf(const OpArguments& op) {
   Spec spec;
   spec.layer = op.layer;
   // Specs with one input have a Tensor named x, those with several inputs a vector.
@@ -105,13 +105,13 @@ Spec SpecOf(const OpParts& op) {
 
 // Makes the spec of kinds that need no more than that.
 template <class Spec>
-backend::OpSpec PlainSpec(const OpParts& op) {
+backend::OpSpec PlainSpec(const OpArguments& op) {
   return SpecOf<Spec>(op);
 }
 
 // The same for kinds with one weight.
 template <class Spec>
-backend::OpSpec WeightedSpec(const OpParts& op) {
+backend::OpSpec WeightedSpec(const OpArguments& op) {
   auto spec = SpecOf<Spec>(op);
   spec.w = op.parameters[0].value;
   spec.dw = op.parameters[0].gradient;
@@ -237,7 +237,7 @@ struct LayerKind {
   bool sums_channels = false;  // its epilogue can compute the sums for a batch norm after it
 
   // Makes the spec of the op, after the graph has planned and allocated. Called anew for each plan.
-  backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
+  backend::OpSpec (*spec)(const OpArguments& parts) = nullptr;
 
   bool RoundsOutput(const LayerKeys& given) const {
     return rounds_output_by != nullptr ? rounds_output_by(given) : rounds_output;

@@ -113,7 +113,7 @@ Fans LinearFans(const LayerKeys& keys) {
 
 // What the three kinds share: weight, bias, and the roundings of both and of operands.
 template <class Spec>
-Spec MatmulSpecOf(const OpParts& op) {
+Spec MatmulSpecOf(const OpArguments& op) {
   Spec spec = SpecOf<Spec>(op);
   spec.w = op.parameters[0].value;
   spec.dw = op.parameters[0].gradient;
@@ -137,14 +137,16 @@ Spec MatmulSpecOf(const OpParts& op) {
 }
 
 template <class Spec>
-backend::OpSpec ConvolutionSpecOf(const OpParts& op) {
+backend::OpSpec ConvolutionSpecOf(const OpArguments& op) {
   auto spec = MatmulSpecOf<Spec>(op);
   spec.dilation = op.keys.dilation;
   spec.groups = op.keys.groups;
   return spec;
 }
 
-backend::OpSpec LinearSpecOf(const OpParts& op) { return MatmulSpecOf<backend::LinearSpec>(op); }
+backend::OpSpec LinearSpecOf(const OpArguments& op) {
+  return MatmulSpecOf<backend::LinearSpec>(op);
+}
 
 // --- Keys ---
 

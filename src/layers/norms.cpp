@@ -18,7 +18,7 @@ std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const Laye
 
 // Includes what a chain adds: addend and its rounding, relu, and the sums that the epilogue of the
 // preceding convolution computed.
-backend::OpSpec BatchNormSpecOf(const OpParts& op) {
+backend::OpSpec BatchNormSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::BatchNormSpec>(op);
   spec.out = op.y;
   spec.gamma = op.parameters[0].value;
@@ -73,7 +73,7 @@ std::vector<ParameterSpec> AffineConstants(const LayerKeys& keys, const LayerSha
   return {{"factor", {channels}, vector, false, keys.factor},
           {"offset", {channels}, vector, false, keys.offset}};
 }
-backend::OpSpec AffineSpecOf(const OpParts& op) {
+backend::OpSpec AffineSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::AffineSpec>(op);
   spec.factor = op.parameters[0].value;
   spec.offset = op.parameters[1].value;
@@ -82,7 +82,7 @@ backend::OpSpec AffineSpecOf(const OpParts& op) {
 
 // The spec of a kind with gamma, or gamma and beta.
 template <class Spec>
-Spec GammaSpecOf(const OpParts& op) {
+Spec GammaSpecOf(const OpArguments& op) {
   auto spec = SpecOf<Spec>(op);
   spec.gamma = op.parameters[0].value;
   spec.dgamma = op.parameters[0].gradient;
@@ -94,10 +94,10 @@ Spec GammaSpecOf(const OpParts& op) {
   return spec;
 }
 template <class Spec>
-backend::OpSpec GroupedNormSpecOf(const OpParts& op) {
+backend::OpSpec GroupedNormSpecOf(const OpArguments& op) {
   return GammaSpecOf<Spec>(op);
 }
-backend::OpSpec GroupNormSpecOf(const OpParts& op) {
+backend::OpSpec GroupNormSpecOf(const OpArguments& op) {
   auto spec = GammaSpecOf<backend::GroupNormSpec>(op);
   spec.groups = op.keys.groups;
   return spec;
@@ -107,7 +107,7 @@ KeyProblem CheckLrn(const LayerKeys& keys) {
   if (keys.size[0] == keys.size[1]) return {};
   return {"size", "one number for lrn, of channels; got two that differ"};
 }
-backend::OpSpec LrnSpecOf(const OpParts& op) {
+backend::OpSpec LrnSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::LrnSpec>(op);
   spec.size = op.keys.size[0];
   spec.alpha = op.keys.alpha, spec.beta = op.keys.beta, spec.k = op.keys.k;

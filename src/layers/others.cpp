@@ -34,7 +34,7 @@ void InferSlice(LayerKeys& keys, LayerShapes& shapes) {
               ToString(in) + ", whose last one is " + std::to_string(in.c - 1));
   shapes.output = {1, in.h, in.w, keys.channels};
 }
-backend::OpSpec SliceSpecOf(const OpParts& op) {
+backend::OpSpec SliceSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::SliceSpec>(op);
   spec.first = op.keys.first;
   return spec;
@@ -48,17 +48,17 @@ void RefuseExternal(LayerKeys&, LayerShapes&) {
 }
 
 std::vector<ParameterSpec> UnknownParameters(const LayerKeys&, const LayerShapes&) { return {}; }
-backend::OpSpec NoSpec(const OpParts& op) { throw InternalError(op.layer + ": has no op"); }
+backend::OpSpec NoSpec(const OpArguments& op) { throw InternalError(op.layer + ": has no op"); }
 
 // The backward pass draws the mask again.
-backend::OpSpec DropoutSpecOf(const OpParts& op) {
+backend::OpSpec DropoutSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::DropoutSpec>(op);
   spec.rate = static_cast<float>(op.keys.rate);
   spec.stream = StreamId(op.layer);
   return spec;
 }
 
-backend::OpSpec StochasticDepthSpecOf(const OpParts& op) {
+backend::OpSpec StochasticDepthSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::StochasticDepthSpec>(op);
   spec.rate = static_cast<float>(op.keys.rate);
   spec.batch = op.keys.mode == "batch";
@@ -77,7 +77,7 @@ KeyProblem CheckUpsample(const LayerKeys& keys) {
   if (!keys.align_corners || IsBilinear(keys)) return {};
   return {"align_corners", "belongs to mode: bilinear alone"};
 }
-backend::OpSpec UpsampleSpecOf(const OpParts& op) {
+backend::OpSpec UpsampleSpecOf(const OpArguments& op) {
   if (IsBilinear(op.keys)) {
     auto spec = SpecOf<backend::BilinearSpec>(op);
     spec.align_corners = op.keys.align_corners;
@@ -96,7 +96,7 @@ void InferPixelShuffle(LayerKeys& keys, LayerShapes& shapes) {
                                  std::to_string(block));
   shapes.output = {1, in.h * scale, in.w * scale, in.c / block};
 }
-backend::OpSpec PixelShuffleSpecOf(const OpParts& op) {
+backend::OpSpec PixelShuffleSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::PixelShuffleSpec>(op);
   spec.scale = op.keys.scale;
   return spec;

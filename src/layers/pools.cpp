@@ -33,13 +33,13 @@ void InferGlobalPool(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, 1, 1, in.c};
 }
 
-backend::OpSpec AvgPoolSpecOf(const OpParts& op) {
+backend::OpSpec AvgPoolSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::AvgPoolSpec>(op);
   spec.count_padding = op.keys.count_include_pad;
   return spec;
 }
 
-backend::OpSpec MaxPoolSpecOf(const OpParts& op) {
+backend::OpSpec MaxPoolSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::MaxPoolSpec>(op);
   spec.positions = op.positions;
   return spec;
@@ -56,7 +56,7 @@ void InferAdaptivePool(LayerKeys& keys, LayerShapes& shapes) {
     keys.kernel = {static_cast<int>(in.h) / keys.size[0], static_cast<int>(in.w) / keys.size[1]};
   keys.stride = keys.kernel, keys.padding = {0, 0};
 }
-backend::OpSpec AdaptivePoolSpecOf(const OpParts& op) {
+backend::OpSpec AdaptivePoolSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::AvgPoolSpec>(op);
   const Shape &in = op.x[0].shape, &out = op.y.shape;
   spec.adaptive = in.h % out.h != 0 || in.w % out.w != 0;
@@ -93,7 +93,7 @@ void InferUnpool(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, (std::min(in.h, pooled.h) - 1) * keys.stride[0] + keys.kernel[0],
                    (std::min(in.w, pooled.w) - 1) * keys.stride[1] + keys.kernel[1], in.c};
 }
-backend::OpSpec MaxUnpoolSpecOf(const OpParts& op) {
+backend::OpSpec MaxUnpoolSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::MaxUnpoolSpec>(op);
   spec.positions = op.positions, spec.pooled = op.pooled;
   return spec;

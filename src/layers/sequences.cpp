@@ -24,7 +24,7 @@ std::vector<ParameterSpec> EmbeddingParameters(const LayerKeys& keys, const Laye
 }
 // The op gathers rows of the fp32 master: there is no rounded copy, unless a tied linear layer
 // multiplies by one.
-backend::OpSpec EmbeddingSpecOf(const OpParts& op) {
+backend::OpSpec EmbeddingSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::EmbeddingSpec>(op);
   spec.w = op.parameters[0].value;
   spec.dw = op.parameters[0].gradient;
@@ -72,7 +72,7 @@ void InferRope(LayerKeys& keys, LayerShapes& shapes) {
               std::to_string(width) + ", the width of a head");
   shapes.output = {1, PositionsOf(in), 1, in.c};
 }
-backend::OpSpec RopeSpecOf(const OpParts& op) {
+backend::OpSpec RopeSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::RopeSpec>(op);
   spec.heads = op.keys.heads, spec.rotary = op.keys.rotary, spec.base = op.keys.base;
   spec.interleaved = op.keys.pairing == "interleaved";
@@ -147,7 +147,7 @@ double FanOfQueries(const LayerKeys& keys, const LayerShapes& shapes) {
   return static_cast<double>(SizesOf(keys, shapes).keys);
 }
 
-backend::OpSpec AttentionSpecOf(const OpParts& op) {
+backend::OpSpec AttentionSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::AttentionSpec>(op);
   spec.heads = op.keys.heads, spec.kv_heads = op.keys.kv_heads;
   spec.causal = op.keys.causal;
@@ -172,7 +172,7 @@ void InferSelect(LayerKeys& keys, LayerShapes& shapes) {
               ", whose last one is " + std::to_string(PositionsOf(in) - 1));
   shapes.output = {1, 1, 1, in.c};
 }
-backend::OpSpec SelectSpecOf(const OpParts& op) {
+backend::OpSpec SelectSpecOf(const OpArguments& op) {
   auto spec = SpecOf<backend::SelectSpec>(op);
   spec.position = op.keys.position;
   return spec;

@@ -12,7 +12,7 @@
 namespace ada::optim {
 namespace {
 
-using backend::KeptState;
+using backend::StateStorage;
 using backend::UpdateRule;
 
 const UpdateRule& RuleOf(const UpdateRule& rule, bool other) { return other ? *rule.others : rule; }
@@ -61,10 +61,10 @@ void ForStored(const UpdateRule& rule, const std::vector<std::int64_t>& dims, au
       use(32, Numel(own));
       continue;
     }
-    const KeptState kept = backend::KeptStateOf(rule, state.slot);
+    const StateStorage kept = backend::StateStorageOf(rule, state.slot);
     const bool coded = backend::IsCoded(kept, numel), plain = !kept.is_scaled();
-    const bool map = kept.map != KeptState::Map::kFormat;
-    const int map_bits = kept.map == KeptState::Map::kTorchao4 ? 4 : 8;
+    const bool map = kept.map != StateStorage::Map::kFormat;
+    const int map_bits = kept.map == StateStorage::Map::kTorchao4 ? 4 : 8;
     const int bits = 1 + kept.format.exponent_bits + kept.format.mantissa_bits;
     use(coded && map ? map_bits : coded || plain ? bits : 32, numel);
     if (coded) use(32, backend::ScalesOf(kept, numel));
@@ -131,7 +131,7 @@ void Optimizer::AddStates(const OptimizedParameter& parameter, const UpdateRule&
     state_.push_back({prefix + state.name, tensor, dims});
     if (!dims.empty()) continue;
     const std::int64_t blocks =
-        backend::ScalesOf(backend::KeptStateOf(rule, state.slot), parameter.value.shape.numel());
+        backend::ScalesOf(backend::StateStorageOf(rule, state.slot), parameter.value.shape.numel());
     if (blocks == 0) continue;
     Tensor& scale = *scales[state.slot];
     scale = Allocate(backend_, blocks);
@@ -160,14 +160,14 @@ backend::UpdateOutcome Optimizer::Outcome() {
   return outcome;
 }
 
-std::vector<KeptStats> Optimizer::Stats() const {
+std::vector<UpdateStats> Optimizer::Stats() const {
   const std::vector<TensorStats> all = op_->Stats();
   const std::vector<backend::NewtonSchulzStats> of_iteration = op_->OfNewtonSchulz();
-  std::vector<KeptStats> stats;
+  std::vector<UpdateStats> stats;
   if (all.empty()) return stats;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const TensorStats* const parts = &all[i * backend::kUpdateParts];
-    KeptStats own{parts[0], parts[1], {}};
+    UpdateStats own{parts[0], parts[1], {}};
     if (!of_iteration.empty()) own.newton_schulz = of_iteration[i];
     const UpdateRule& rule = RuleOf(rule_, slots_[i].other);
     for (const StateSpec& state : StatesOf(rule, slots_[i].matrix))

@@ -33,7 +33,7 @@ struct StateTensor {
 
 // The counts of one parameter's update (backend/update_rounding.h). Masters and states that are
 // stored in fp32 are not counted: their numel is 0.
-struct KeptStats {
+struct UpdateStats {
   TensorStats change, master;
   std::vector<std::pair<std::string, TensorStats>> states;  // by name
   backend::NewtonSchulzStats newton_schulz = {};            // muon
@@ -76,7 +76,7 @@ class Optimizer {
   // After Outcome of an Update whose plan counts: for each parameter, in order, the counts of
   // its changes and of its stored values (backend/update_rounding.h); empty if nothing was
   // updated.
-  std::vector<KeptStats> Stats() const;
+  std::vector<UpdateStats> Stats() const;
   // The slots that the backend updates, in the order of the parameters.
   const std::vector<backend::UpdateSlot>& slots() const { return slots_; }
 

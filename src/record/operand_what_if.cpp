@@ -28,12 +28,12 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
   for (const graph::LayerRow& layer : graph.layers()) {
     const graph::Parameter* weight = step::WeightOf(graph, layer.name);
     if (!layer.has_weight || weight == nullptr) continue;
-    by_layer_[layer.name] = products_.size();
-    products_.push_back({layer.name, OperandLayer(layer, *weight)});
+    by_layer_[layer.name] = matmuls_.size();
+    matmuls_.push_back({layer.name, OperandLayer(layer, *weight)});
   }
   for (const graph::RoundingPoint& point : graph.roundings()) {
     const auto found = by_layer_.find(point.layer);
-    if (point.tensor == "dx" && found != by_layer_.end()) products_[found->second].has_dx = true;
+    if (point.tensor == "dx" && found != by_layer_.end()) matmuls_[found->second].has_dx = true;
   }
 }
 
@@ -41,25 +41,25 @@ bool OperandWhatIf::Due(std::int64_t step) const {
   return step::IsDue(config_.log.histogram_every.value_or(0), step);
 }
 
-// A layer that reads the images has no dx, and so no product that makes one.
-bool OperandWhatIf::Exists(const Product& product, Operand operand) const {
-  return product.has_dx || (operand != Operand::kDxDy && operand != Operand::kDxW);
+// A layer that reads the images has no dx, and so no matmul that makes one.
+bool OperandWhatIf::Exists(const Matmul& matmul, Operand operand) const {
+  return matmul.has_dx || (operand != Operand::kDxDy && operand != Operand::kDxW);
 }
 
 // Weights are the same in every process: the first one counts them.
 void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
-  counts_.assign(asked_.size() * products_.size() * kOperands, BlockCounts());
+  counts_.assign(asked_.size() * matmuls_.size() * kOperands, BlockCounts());
   if (!team_.writes()) return;
   const bool stochastic = config::IsStochastic(config_.precision.rounding);
-  for (const auto& [name, product] : by_layer_) {
+  for (const auto& [name, matmul] : by_layer_) {
     const graph::Parameter& weight = *step::WeightOf(graph_, name);
     const graph::RoundingPoint* copy = step::CopyOf(graph_, weight);
     if (copy == nullptr) continue;
     const std::vector<float> values =
         step::RoundedWeights(weight, *copy, stochastic, pass, backend_);
-    const OperandLayer& layer = products_[product].is;
+    const OperandLayer& layer = matmuls_[matmul].is;
     Count(
-        product, {Operand::kForwardW, Operand::kDxW},
+        matmul, {Operand::kForwardW, Operand::kDxW},
         [&](Operand operand) { return layer.PlaceOfWeight(operand); },
         StorageFor(copy->format) == Storage::kBF16, values, AmaxOf(values), step::Team::OfOne());
   }
@@ -69,24 +69,24 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   const auto found = by_layer_.find(seen.layer);
   const bool is_x = seen.tensor == "x";
   if (found == by_layer_.end() || !(is_x || seen.tensor == "dy")) return;
-  Product& product = products_[found->second];
+  Matmul& matmul = matmuls_[found->second];
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
   if (!is_x) Rescale(found->second, seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1);
   const std::vector<Operand> operands = is_x ? std::vector{Operand::kForwardX, Operand::kDwX}
                                              : std::vector(kOfGradient.begin(), kOfGradient.end());
-  if (product.is.PlaceOfBatch(operands.front(), shape, pass.rows).linear)
+  if (matmul.is.PlaceOfBatch(operands.front(), shape, pass.rows).linear)
     values = AsPyTorch(values, shape);
   Count(
       found->second, operands,
-      [&](Operand operand) { return product.is.PlaceOfBatch(operand, shape, pass.rows); },
+      [&](Operand operand) { return matmul.is.PlaceOfBatch(operand, shape, pass.rows); },
       StorageFor(seen.value.format) == Storage::kBF16, values, AmaxOfBatch(values, team_), team_);
 }
 
 // Each pair of a format and an operand has counts of its own, so the tasks run in parallel without
 // a lock and give the same sums in any order.
-void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& operands,
+void OperandWhatIf::Count(std::size_t matmul, const std::vector<Operand>& operands,
                           const std::function<OperandPlace(Operand)>& place_of, bool bf16,
                           const std::vector<float>& values, float amax, step::Team& team) {
   const bool by_row = std::any_of(asked_.begin(), asked_.end(),
@@ -99,8 +99,8 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     for (const Operand operand : operands) {
-      if (!Exists(products_[product], operand)) continue;
-      BlockCounts& counts = CountsOf(i, product, operand);
+      if (!Exists(matmuls_[matmul], operand)) continue;
+      BlockCounts& counts = CountsOf(i, matmul, operand);
       const OperandAmaxes& of = amaxes[IndexOf(operand)];
       tasks.push_back([this, i, place = place_of(operand), bf16, &of, &values, &counts] {
         BlockCounts more;
@@ -114,11 +114,11 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
 
 // Micro-batches, and processes, may carry different scales: their counts are added at one, which
 // for micro-batches is that of the last.
-void OperandWhatIf::Rescale(std::size_t product, double scale) {
-  const double factor = scale / std::exchange(products_[product].scale, scale);
+void OperandWhatIf::Rescale(std::size_t matmul, double scale) {
+  const double factor = scale / std::exchange(matmuls_[matmul].scale, scale);
   for (std::size_t i = 0; factor != 1 && i < asked_.size(); ++i)
     for (const Operand operand : kOfGradient) {
-      BlockCounts& counts = CountsOf(i, product, operand);
+      BlockCounts& counts = CountsOf(i, matmul, operand);
       counts = counts.Rescaled(factor);
     }
 }
@@ -126,9 +126,9 @@ void OperandWhatIf::Rescale(std::size_t product, double scale) {
 // Collective: the counts become those of all processes, at the scales of the first.
 void OperandWhatIf::Join() {
   std::vector<double> scales;
-  for (const Product& product : products_) scales.push_back(product.scale);
+  for (const Matmul& matmul : matmuls_) scales.push_back(matmul.scale);
   scales = parallel::GatherAll(team_.all(), scales);
-  for (std::size_t p = 0; p < products_.size(); ++p) Rescale(p, scales[p]);
+  for (std::size_t p = 0; p < matmuls_.size(); ++p) Rescale(p, scales[p]);
   const std::vector<BlockCounts> all = parallel::GatherAll(team_.all(), counts_);
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     counts_[i] = BlockCounts();
@@ -141,15 +141,15 @@ void OperandWhatIf::End() {
   Join();
   rows_.clear();
   for (std::size_t i = 0; i < asked_.size(); ++i) {
-    for (std::size_t p = 0; p < products_.size(); ++p) {
+    for (std::size_t p = 0; p < matmuls_.size(); ++p) {
       for (std::size_t o = 0; o < kOperands; ++o) {
         const auto operand = static_cast<Operand>(o);
-        if (!Exists(products_[p], operand)) continue;
+        if (!Exists(matmuls_[p], operand)) continue;
         telemetry::WhatIfBlockRow row;
         row.Take(CountsOf(i, p, operand));
-        row.layer = products_[p].layer, row.tensor = NameOf(operand);
+        row.layer = matmuls_[p].layer, row.tensor = NameOf(operand);
         row.scenario = asked_[i].scenario, row.format = FormatName(asked_[i].format);
-        row.scale = CarriesS(row.tensor) ? products_[p].scale : 1;
+        row.scale = CarriesS(row.tensor) ? matmuls_[p].scale : 1;
         rows_.push_back(std::move(row));
       }
     }

@@ -44,7 +44,7 @@ class OperandWhatIf : public step::StepObserver {
     std::string scenario;
     BlockFormat format;
   };
-  struct Product {
+  struct Matmul {
     std::string layer;
     OperandLayer is;
     bool has_dx = false;
@@ -52,15 +52,15 @@ class OperandWhatIf : public step::StepObserver {
   };
   // Adds the operands made from `values` to the counts of a layer. `team`: the processes whose rows
   // are concatenated along the batch.
-  void Count(std::size_t product, const std::vector<Operand>& operands,
+  void Count(std::size_t matmul, const std::vector<Operand>& operands,
              const std::function<OperandPlace(Operand)>& place_of, bool bf16,
              const std::vector<float>& values, float amax, step::Team& team);
-  BlockCounts& CountsOf(std::size_t asked, std::size_t product, Operand operand) {
-    return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
+  BlockCounts& CountsOf(std::size_t asked, std::size_t matmul, Operand operand) {
+    return counts_[(asked * matmuls_.size() + matmul) * kOperands + IndexOf(operand)];
   }
-  bool Exists(const Product& product, Operand operand) const;
+  bool Exists(const Matmul& matmul, Operand operand) const;
   // Brings the counts of a layer's dy to another scale, which becomes that of the next ones.
-  void Rescale(std::size_t product, double scale);
+  void Rescale(std::size_t matmul, double scale);
   void Join();
 
   const config::Config& config_;
@@ -68,7 +68,7 @@ class OperandWhatIf : public step::StepObserver {
   backend::Backend& backend_;
   step::Team& team_;
   std::vector<Asked> asked_;
-  std::vector<Product> products_;
+  std::vector<Matmul> matmuls_;
   std::map<std::string, std::size_t> by_layer_;
   std::vector<BlockCounts> counts_;
   std::vector<telemetry::WhatIfBlockRow> rows_;

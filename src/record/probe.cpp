@@ -105,7 +105,7 @@ void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
 // EndMicroBatch compares and frees them.
 void Probe::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!seen.rounded || !Wants(seen.tensor)) return;
-  Kept& kept = kept_[{seen.layer, seen.tensor}];
+  TensorCopy& kept = copies_[{seen.layer, seen.tensor}];
   kept.values.resize(static_cast<std::size_t>(pass.rows * seen.value.shape.per_image()));
   backend_.Read(seen.value, pass.rows, kept.values.data());
   kept.scale = seen.scale != nullptr ? *seen.scale : 1.0f;
@@ -126,14 +126,14 @@ void Probe::EndMicroBatch(const step::MicroBatch& batch) {
   fp32_->Forward(pass, fp32_observer_.get());
   fp32_->Backward(pass, fp32_observer_.get());
   RestoreStatistics();
-  kept_.clear();
+  copies_.clear();
 }
 
 void Probe::Compare(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!seen.rounded) return;
-  const auto found = kept_.find({seen.layer, seen.tensor});
-  if (found == kept_.end()) return;
-  const Kept& run = found->second;
+  const auto found = copies_.find({seen.layer, seen.tensor});
+  if (found == copies_.end()) return;
+  const TensorCopy& run = found->second;
   std::vector<float> reference(run.values.size());
   backend_.Read(seen.value, pass.rows, reference.data());
   Sums& sums = sums_[found->first];
@@ -141,7 +141,7 @@ void Probe::Compare(const graph::ObservedTensor& seen, const backend::Pass& pass
   const double scale = run.scale;
   for (std::size_t i = 0; i < reference.size(); ++i)
     sums.Add(static_cast<double>(run.values[i]) / scale, reference[i]);
-  kept_.erase(found);
+  copies_.erase(found);
 }
 
 // w against the master, dw against the fp32 graph's.

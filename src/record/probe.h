@@ -47,7 +47,7 @@ class Probe : public step::StepObserver {
     void Fill(telemetry::ProbeRow& row) const;
   };
   // A copy of a tensor of the run, in memory order.
-  struct Kept {
+  struct TensorCopy {
     std::vector<float> values;
     float scale = 1;
   };
@@ -67,7 +67,7 @@ class Probe : public step::StepObserver {
   std::unique_ptr<graph::Graph> fp32_;
   std::unique_ptr<Fp32Observer> fp32_observer_;
   backend::Pass first_pass_;
-  std::map<Name, Kept> kept_;
+  std::map<Name, TensorCopy> copies_;
   std::map<Name, Sums> sums_;
   std::vector<std::vector<float>> statistics_;  // running ones, by parameter
   std::vector<telemetry::ProbeRow> rows_;

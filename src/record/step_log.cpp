@@ -154,12 +154,12 @@ AnyRow SumsRow(const step::StepResult& r, const std::string& layer, const char* 
 
 // Then those of muon's iteration, of all matrices of a layer together.
 void StepLog::WriteAccumulators(const step::StepResult& r, const step::BatchCounts& counts,
-                                const std::vector<optim::KeptStats>& kept) {
+                                const std::vector<optim::UpdateStats>& kept) {
   using telemetry::AccumulatorRow;
   const auto& points = graph_.sums();
   for (std::size_t i = 0; i < points.size(); ++i)
     recorder_.Accumulators(SumsRow<AccumulatorRow>(
-        r, points[i].layer, scaling::NameOf(points[i].product), points[i].rule, counts.SumsOf(i)));
+        r, points[i].layer, scaling::NameOf(points[i].matmul), points[i].rule, counts.SumsOf(i)));
   const auto& of_iteration = config_.precision.accumulate.newton_schulz;
   if (kept.empty() || !of_iteration || !of_iteration->rule) return;
   std::vector<std::pair<std::string, scaling::AccumulatorCounts>> layers;
@@ -183,7 +183,7 @@ void StepLog::WriteJudgedSums(const step::StepResult& r, const step::BatchCounts
   const auto& points = graph_.judged_sums();
   for (std::size_t i = 0; i < points.size(); ++i) {
     auto row = SumsRow<telemetry::WhatIfAccumulatorRow>(r, points[i].layer,
-                                                        scaling::NameOf(points[i].product),
+                                                        scaling::NameOf(points[i].matmul),
                                                         points[i].rule, counts.JudgedSumsOf(i));
     row.scenario = names[points[i].judged];
     recorder_.WhatIf(row);
@@ -294,7 +294,7 @@ std::vector<std::string> StepLog::LoadScenarios(
 // `kept` has an entry for each parameter with a gradient, in the graph's order; entries without
 // counts have no values and get no row.
 std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
-                                  const std::vector<optim::KeptStats>& kept) {
+                                  const std::vector<optim::UpdateStats>& kept) {
   if (kept.empty()) return {};
   const config::PrecisionConfig& p = config.precision;
   const backend::UpdateRule rule = step::UpdateRuleOf(config.optimizer, p);
@@ -305,7 +305,7 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
     if (!parameter.gradient) continue;
     const std::string& layer = parameter.layer;
     const std::string of = "." + parameter.part;
-    const optim::KeptStats& stats = kept.at(next++);
+    const optim::UpdateStats& stats = kept.at(next++);
     const std::string masters = FormatName(p.masters.format);
     if (changes) parts.push_back({layer, "update" + of, masters, stats.change});
     if (stats.master.numel > 0) parts.push_back({layer, "master" + of, masters, stats.master});

@@ -143,7 +143,7 @@ struct UpdateRow {
 // Returns one row for the whole of a layer, then one for each part if it has several. kept: by
 // trained parameter, or empty.
 std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
-                                  const std::vector<optim::KeptStats>& kept);
+                                  const std::vector<optim::UpdateStats>& kept);
 
 // Logs a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
 // probes.csv, from what is known of the attempt. Reads the graph and changes nothing. One for each
@@ -168,7 +168,7 @@ class StepLog : public step::AttemptLog {
   void WriteScales(const step::StepResult& result);
   void WriteTensors(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts,
-                         const std::vector<optim::KeptStats>& kept);
+                         const std::vector<optim::UpdateStats>& kept);
   void WriteJudgedSums(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteBlocks(const step::StepResult& result, const graph::RoundingPoint& point,
                    const BlockCounts& counts);

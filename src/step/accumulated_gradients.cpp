@@ -92,7 +92,7 @@ void AccumulatedGradients::Add(const backend::Pass& pass, std::size_t place, boo
       float& part = part_[static_cast<std::size_t>(i)];
       float& kept = sum[static_cast<std::size_t>(i)];
       const float before = kept * inverse, wide = before + part, asked = wide * scale;
-      kept = rounds ? backend::RoundKept(grid_, stochastic_, how, stream, 0, i, asked) : asked;
+      kept = rounds ? backend::RoundToStorage(grid_, stochastic_, how, stream, 0, i, asked) : asked;
       if (pass.count && scaled.rounds) count.AddChange(grid_, part, before * scale, asked, kept);
       saturated[segment] += scales_ && std::fabs(kept) >= top;
       part = last ? kept * back : 0.0f;

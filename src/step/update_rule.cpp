@@ -9,7 +9,7 @@
 namespace ada::step {
 namespace {
 
-using backend::KeptState;
+using backend::StateStorage;
 using backend::UpdateRule;
 
 // An average of squares (or of magnitudes) is not negative.
@@ -28,27 +28,27 @@ NumberFormat Ended(NumberFormat format, const config::PrecisionConfig& precision
 }
 
 // Transformer Engine leaves room of a factor of 2 in fp16, and scales no format with fp32's range.
-void ScaleByTensor(KeptState& kept) {
+void ScaleByTensor(StateStorage& kept) {
   if (kept.format.exponent_bits >= 8) return;
-  kept.scaling = KeptState::Scaling::kTensor;
+  kept.scaling = StateStorage::Scaling::kTensor;
   kept.top = kept.format.largest() / (backend::HasValuesOfFp16(kept.format) ? 2 : 1);
 }
-void ScaleByBlock(KeptState& kept, std::int64_t block) {
+void ScaleByBlock(StateStorage& kept, std::int64_t block) {
   if (kept.format.exponent_bits >= 8) return;
-  kept.scaling = KeptState::Scaling::kBlock;
+  kept.scaling = StateStorage::Scaling::kBlock;
   kept.block = block, kept.top = kept.format.largest(), kept.least = 1e-12f;
 }
-void TakeMap(KeptState& kept, KeptState::Map map, std::int64_t block) {
-  kept.scaling = KeptState::Scaling::kBlock;
+void TakeMap(StateStorage& kept, StateStorage::Map map, std::int64_t block) {
+  kept.scaling = StateStorage::Scaling::kBlock;
   kept.map = map, kept.block = block, kept.top = 1;
-  kept.least = map == KeptState::Map::kBitsandbytes ? 0 : 1e-12f;
+  kept.least = map == StateStorage::Map::kBitsandbytes ? 0 : 1e-12f;
 }
 
 // Tensors of fewer values stay fp32 in torchao and bitsandbytes.
 constexpr std::int64_t kLeastValues = 4096;
 
-KeptState OfLayout(const std::string& layout, bool is_square) {
-  KeptState kept;
+StateStorage OfLayout(const std::string& layout, bool is_square) {
+  StateStorage kept;
   kept.is_signed = !is_square;
   if (layout == "te_fp16" || layout == "te_fp8") {
     kept.format = layout == "te_fp16" ? kFp16 : kFp8E4M3;
@@ -60,17 +60,17 @@ KeptState OfLayout(const std::string& layout, bool is_square) {
     kept.format = kFp8E4M3;
     ScaleByBlock(kept, 256);
   } else if (layout == "torchao_4bit") {
-    TakeMap(kept, KeptState::Map::kTorchao4, 128);
+    TakeMap(kept, StateStorage::Map::kTorchao4, 128);
   } else {
     const bool torchao = layout == "torchao_8bit";
-    TakeMap(kept, torchao ? KeptState::Map::kTorchao8 : KeptState::Map::kBitsandbytes, 256);
+    TakeMap(kept, torchao ? StateStorage::Map::kTorchao8 : StateStorage::Map::kBitsandbytes, 256);
   }
   return kept;
 }
 
-KeptState OfKeys(const config::OptimizerStateConfig& how, const config::PrecisionConfig& precision,
-                 const std::string& state) {
-  KeptState kept;
+StateStorage OfKeys(const config::OptimizerStateConfig& how,
+                    const config::PrecisionConfig& precision, const std::string& state) {
+  StateStorage kept;
   kept.format = how.format;
   kept.is_signed = !IsSquare(state);
   if (IsSquare(state) && how.exp_avg_sq) kept.format = *how.exp_avg_sq;
@@ -78,12 +78,13 @@ KeptState OfKeys(const config::OptimizerStateConfig& how, const config::Precisio
   if (state == "exp_avg" && how.exp_avg) kept.format = *how.exp_avg;
   kept.format = Ended(kept.format, precision);
   kept.stochastic = how.rounding == config::RoundingKind::kStochastic;
-  if (how.scaling == KeptState::Scaling::kNone || kept.format == kFp32) return kept;
+  if (how.scaling == StateStorage::Scaling::kNone || kept.format == kFp32) return kept;
   const int bits = 1 + kept.format.exponent_bits + kept.format.mantissa_bits;
   if (how.map == config::OptimizerStateConfig::Map::kDynamic && bits <= 8) {
-    TakeMap(kept, bits <= 4 ? KeptState::Map::kTorchao4 : KeptState::Map::kBitsandbytes, how.block);
-    if (how.scaling == KeptState::Scaling::kTensor) kept.scaling = how.scaling;
-  } else if (how.scaling == KeptState::Scaling::kTensor) {
+    TakeMap(kept, bits <= 4 ? StateStorage::Map::kTorchao4 : StateStorage::Map::kBitsandbytes,
+            how.block);
+    if (how.scaling == StateStorage::Scaling::kTensor) kept.scaling = how.scaling;
+  } else if (how.scaling == StateStorage::Scaling::kTensor) {
     ScaleByTensor(kept);
   } else {
     ScaleByBlock(kept, how.block);
@@ -93,7 +94,7 @@ KeptState OfKeys(const config::OptimizerStateConfig& how, const config::Precisio
 
 bool NeedsLayout(const config::OptimizerStateConfig& how) {
   return !how.layout.empty() || how.exp_avg || how.exp_avg_sq || how.momentum ||
-         how.scaling != KeptState::Scaling::kNone;
+         how.scaling != StateStorage::Scaling::kNone;
 }
 
 // torch and torch-optimi round each operation on parameters of 16 bits. Kahan's sums are
@@ -112,9 +113,9 @@ UpdateRule::Arithmetic ArithmeticOf(const config::PrecisionConfig& precision) {
 }
 
 void TakePrecision(const config::PrecisionConfig& precision, UpdateRule& rule) {
-  const auto kept = [&](const config::KeptFormatConfig& how) {
-    return backend::KeptFormat{Ended(how.format, precision),
-                               how.rounding == config::RoundingKind::kStochastic};
+  const auto kept = [&](const config::StorageFormatConfig& how) {
+    return backend::StorageFormat{Ended(how.format, precision),
+                                  how.rounding == config::RoundingKind::kStochastic};
   };
   rule.masters = kept(precision.masters);
   rule.compensation = precision.masters.compensation;
@@ -124,12 +125,12 @@ void TakePrecision(const config::PrecisionConfig& precision, UpdateRule& rule) {
     rule.state = kept(how);
     return;
   }
-  std::array<KeptState, backend::kMostStates> states;
+  std::array<StateStorage, backend::kMostStates> states;
   // The matrix decides the names of adafactor's states, none of which has a format.
   for (const optim::StateSpec& state : optim::StatesOf(rule))
     states[state.slot] = how.layout.empty() ? OfKeys(how, precision, state.name)
                                             : OfLayout(how.layout, IsSquare(state.name));
-  rule.states = std::make_shared<const std::array<KeptState, backend::kMostStates>>(states);
+  rule.states = std::make_shared<const std::array<StateStorage, backend::kMostStates>>(states);
 }
 
 }  // namespace
@@ -154,12 +155,12 @@ std::string StateFormatName(const config::PrecisionConfig& precision, const Upda
   const config::OptimizerStateConfig& how = precision.optimizer_state;
   if (!how.layout.empty()) return how.layout;
   if (rule.states == nullptr) return FormatName(how.format);
-  const KeptState kept = OfKeys(how, precision, state);
+  const StateStorage kept = OfKeys(how, precision, state);
   if (!kept.is_scaled()) return FormatName(kept.format);
-  const std::string name = kept.map == KeptState::Map::kFormat     ? FormatName(kept.format)
-                           : kept.map == KeptState::Map::kTorchao4 ? "dynamic_4bit"
-                                                                   : "dynamic_8bit";
-  return name + (kept.scaling == KeptState::Scaling::kTensor
+  const std::string name = kept.map == StateStorage::Map::kFormat     ? FormatName(kept.format)
+                           : kept.map == StateStorage::Map::kTorchao4 ? "dynamic_4bit"
+                                                                      : "dynamic_8bit";
+  return name + (kept.scaling == StateStorage::Scaling::kTensor
                      ? " scaled by tensor"
                      : " scaled by " + std::to_string(kept.block));
 }

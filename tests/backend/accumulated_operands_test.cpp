@@ -15,7 +15,7 @@ using enum Operand;
 struct AccumulatedBench {
   AccumulatedBench(const MatmulCase& c, const OperandRounding& rule, const char* accumulator)
       : p(bench, c, kFp32, 4, 1) {
-    for (ProductSums& sums : p.spec.sums) {
+    for (MatmulSums& sums : p.spec.sums) {
       sums.rule = *scaling::AccumulatorNamed(accumulator);
       sums.counts = &counts[static_cast<std::size_t>(&sums - p.spec.sums.data())];
     }
@@ -52,7 +52,7 @@ struct AccumulatedBench {
   std::array<Values, kOperands> values;
   std::array<CapturedOperand, kOperands> captured;
   std::array<BlockCounts, kOperands> blocks;
-  std::array<scaling::AccumulatorCounts, scaling::kProducts> counts;
+  std::array<scaling::AccumulatorCounts, scaling::kLayerMatmuls> counts;
   std::unique_ptr<Op> op;
 };
 

@@ -37,7 +37,7 @@ struct RoundedBench {
   std::unique_ptr<UpdateOp> op;
 };
 
-float KeepIn(const KeptFormat& kept, float x, std::uint64_t stream, std::uint64_t part,
+float KeepIn(const StorageFormat& kept, float x, std::uint64_t stream, std::uint64_t part,
              const UpdateStep& step, std::size_t i) {
   if (!kept.stochastic) return RoundTo(kept.format, x);
   const auto words =
@@ -52,8 +52,8 @@ struct Want {
   std::int64_t zeros = 0, lost = 0;
 };
 // Masters and states in fp32 are not counted.
-void CheckKept(const TensorStats& stats, const KeptFormat& format, const Values& wide,
-               const Values& kept) {
+void CheckStored(const TensorStats& stats, const StorageFormat& format, const Values& wide,
+                 const Values& kept) {
   if (format.format == kFp32) {
     CHECK(stats.numel == 0);
     return;
@@ -120,11 +120,11 @@ void CheckRounded(const UpdateRule& rule, int states) {
       CHECK(stats[kUpdateParts * i].zeros_before == want[i].zeros);
       CHECK(stats[kUpdateParts * i].underflow == want[i].lost);
       CHECK(stats[kUpdateParts * i].zeros_after == want[i].zeros + want[i].lost);
-      CheckKept(stats[kUpdateParts * i + 1], rule.masters, want[i].wide, want[i].value);
+      CheckStored(stats[kUpdateParts * i + 1], rule.masters, want[i].wide, want[i].value);
       if (states > 0)
-        CheckKept(stats[kUpdateParts * i + 2], rule.state, want[i].wide1, want[i].state1);
+        CheckStored(stats[kUpdateParts * i + 2], rule.state, want[i].wide1, want[i].state1);
       if (states > 1)
-        CheckKept(stats[kUpdateParts * i + 3], rule.state, want[i].wide2, want[i].state2);
+        CheckStored(stats[kUpdateParts * i + 3], rule.state, want[i].wide2, want[i].state2);
     }
   }
 }

@@ -37,7 +37,7 @@ MatmulGeometry Pixels() {
 }
 
 // C of a matrix product as BLAS defines it, all matrices by columns.
-std::vector<double> Multiply(const MatrixProduct& p, const std::vector<double>& first,
+std::vector<double> Multiply(const ColumnMatmul& p, const std::vector<double>& first,
                              const std::vector<double>& second) {
   const std::vector<double>&a = p.a_is_first ? first : second, &b = p.a_is_first ? second : first;
   std::vector<double> c(static_cast<std::size_t>(p.ldc * p.n));
@@ -73,7 +73,7 @@ void CheckMatrices(const MatmulGeometry& geometry) {
         y[yi] += x[xi] * w[wi], dx[xi] += dy[yi] * w[wi], dw[wi] += dy[yi] * x[xi];
       }
   const auto product = [&](MatmulKind kind) {
-    return MatrixProductOf({kind, geometry, Storage::kF32, Storage::kF32});
+    return ColumnMatmulOf({kind, geometry, Storage::kF32, Storage::kF32});
   };
   CHECK(Multiply(product(MatmulKind::kForward), x, w) == y);
   CHECK(Multiply(product(MatmulKind::kData), dy, w) == dx);

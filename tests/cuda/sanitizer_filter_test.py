@@ -19,7 +19,7 @@ PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
 ELSEWHERE = re.compile(
     r"(Join|Put|Take)(Looks|Tails|Observations?|Statistics|GradientSums|Largest|Moments)|JoinTailsKernel"
     r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum"
-    r"|StoreUnscaled|ApplyKeptUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
+    r"|StoreUnscaled|ApplyRoundedUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
     r"|^RoundValuesKernel<StoredValues>$|LargestOfProcesses")
 
 

@@ -59,8 +59,8 @@ std::vector<vision::LabeledBox> Labeled(const std::vector<vision::Box>& boxes) {
 }
 
 // The boxes' labels are their numbers.
-void CheckKept(const std::vector<vision::LabeledBox>& kept, const std::vector<vision::Box>& boxes,
-               const std::vector<std::int32_t>& index) {
+void CheckStored(const std::vector<vision::LabeledBox>& kept, const std::vector<vision::Box>& boxes,
+                 const std::vector<std::int32_t>& index) {
   REQUIRE(kept.size() == boxes.size());
   REQUIRE(kept.size() == index.size());
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -186,17 +186,17 @@ TEST_SUITE("cpu") {
           CHECK(chosen == Box{0, 0, sizes[name].height, sizes[name].width});
         else if (candidates.contains(name))
           CHECK(chosen == candidates[name][static_cast<std::size_t>(number - 1)]);
-        CheckKept(CropBoxes(Labeled(cases.Boxes("bbox." + name)), chosen),
-                  cases.Boxes("bbox_out." + name), cases.Values<std::int32_t>("index." + name));
+        CheckStored(CropBoxes(Labeled(cases.Boxes("bbox." + name)), chosen),
+                    cases.Boxes("bbox_out." + name), cases.Values<std::int32_t>("index." + name));
       }
       for (int i = 0; cases.Has("alone.bbox." + std::to_string(i)); ++i) {
         const std::string name = std::to_string(i);
         CAPTURE(folder + ": alone " + name);
         const auto slice = cases.Values<std::int32_t>("alone.slice." + name);
         const Box box{slice[0], slice[1], slice[2] - slice[0], slice[3] - slice[1]};
-        CheckKept(CropBoxes(Labeled(cases.Boxes("alone.bbox." + name)), box),
-                  cases.Boxes("alone.bbox_out." + name),
-                  cases.Values<std::int32_t>("alone.index." + name));
+        CheckStored(CropBoxes(Labeled(cases.Boxes("alone.bbox." + name)), box),
+                    cases.Boxes("alone.bbox_out." + name),
+                    cases.Values<std::int32_t>("alone.index." + name));
       }
     }
   }

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "error.h"
-#include "scaling/rules/predicted_scale.h"
 #include "scaling/rules/sum_scale.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::scaling {
 namespace {

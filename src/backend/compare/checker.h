@@ -130,7 +130,7 @@ inline void AddParameter(Outputs& all, const char* name, const Tensor& tensor,
 }
 
 // What an update and running averages write.
-inline Outputs KeptBy(const UpdateRule& rule, const std::vector<UpdateSlot>& slots) {
+inline Outputs StoredBy(const UpdateRule& rule, const std::vector<UpdateSlot>& slots) {
   Outputs all;
   for (const UpdateSlot& slot : slots) {
     AddParameter(all, "value", slot.value, rule.masters.format);
@@ -139,7 +139,7 @@ inline Outputs KeptBy(const UpdateRule& rule, const std::vector<UpdateSlot>& slo
   }
   return all;
 }
-inline Outputs KeptBy(const std::vector<AverageSlot>& slots) {
+inline Outputs StoredBy(const std::vector<AverageSlot>& slots) {
   Outputs all;
   for (const AverageSlot& slot : slots) AddParameter(all, "average", slot.average);
   return all;

@@ -12,7 +12,7 @@ namespace compare {
 namespace {
 
 // What an update or an average keeps.
-struct KeptSpec {
+struct UpdateLabel {
   const char* kKind;
   bool exact;  // but where gradients are clipped
   Outputs kept = {};
@@ -175,12 +175,12 @@ class CompareBackend final : public Backend {
                                        std::vector<WatchedRounding> watched) override {
     const bool exact = rule.kind == UpdateRule::Kind::kSgd;
     return Pair(
-        all_, KeptSpec{"update", exact, KeptBy(rule, slots)},
+        all_, UpdateLabel{"update", exact, StoredBy(rule, slots)},
         first().MakeUpdate(rule, slots, watched),
         second().MakeUpdate(rule, all_.memory.ForSecond(slots), all_.memory.ForSecond(watched)));
   }
   std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
-    return Pair(all_, KeptSpec{"average", true, KeptBy(slots)}, first().MakeAverage(slots),
+    return Pair(all_, UpdateLabel{"average", true, StoredBy(slots)}, first().MakeAverage(slots),
                 second().MakeAverage(all_.memory.ForSecond(slots)));
   }
 

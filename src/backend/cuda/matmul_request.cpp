@@ -145,10 +145,10 @@ TensorLayout LayoutOf(const Shape& s) {
 }
 
 // Read by columns, a row-major [rows, columns] matrix is its own transpose, columns x rows.
-MatrixProduct MatrixProductOf(const MatmulRequest& request) {
+ColumnMatmul ColumnMatmulOf(const MatmulRequest& request) {
   const Shape& x = request.geometry.x;
   const std::int64_t rows = x.n * x.h * x.w, in = x.c, out = request.geometry.y.c;
-  MatrixProduct p;
+  ColumnMatmul p;
   switch (request.kind) {
     case MatmulKind::kForward:  // y' = w x': [out, in] [in, rows]
       p = {false, true, false, out, rows, in, in, in, out};

@@ -91,12 +91,12 @@ TensorLayout LayoutOf(const Shape& shape);
 
 // A request that IsMatrix, whose matrices lie by rows, as one product of matrices by columns,
 // C = op(A) op(B), m x n over k.
-struct MatrixProduct {
+struct ColumnMatmul {
   bool a_is_first = false;  // A: `first`, B: `second`; else the other way round
   bool transpose_a = false, transpose_b = false;
   std::int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
 };
-MatrixProduct MatrixProductOf(const MatmulRequest& request);
+ColumnMatmul ColumnMatmulOf(const MatmulRequest& request);
 
 // Matmuls of `batches` pairs of row-major matrices, one pair's memory after another, with fp32
 // sums: [rows, terms] [terms, columns], where a transposed one is stored transposed.

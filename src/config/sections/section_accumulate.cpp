@@ -10,12 +10,12 @@ namespace {
 
 using scaling::Accumulator;
 using scaling::AccumulatorRounding;
-using scaling::Product;
+using scaling::LayerMatmul;
 
 constexpr char kFp32Sums[] = "none";
 constexpr char kExactWord[] = "exact";
 
-// Unset: the key is missing; a product that is set, without a rule: sums in fp32.
+// Unset: the key is missing; a matmul that is set, without a rule: sums in fp32.
 using SumsField = std::optional<AccumulateConfig>;
 
 const EnumNames<AccumulatorRounding> kIntoRoundings = {
@@ -30,7 +30,7 @@ Names SumWords() {
   return words;
 }
 
-// The keys that a rule's map requires; no product has such a name.
+// The keys that a rule's map requires; no matmul has such a name.
 bool IsSumRuleMap(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kMap &&
          (node.Find("group") || node.Find("fraction_bits") || node.Find("accumulator"));
@@ -100,8 +100,8 @@ YamlNode SumRuleNode(const Accumulator& rule) {
   return WriteSection(SumRuleSection(copy));
 }
 
-YamlNode SumsNode(const AccumulateConfig& product) {
-  return product.rule ? SumRuleNode(*product.rule) : Scalar(kFp32Sums);
+YamlNode SumsNode(const AccumulateConfig& matmul) {
+  return matmul.rule ? SumRuleNode(*matmul.rule) : Scalar(kFp32Sums);
 }
 
 SumsField ReadSumRule(const YamlNode& node, const ReadContext& context) {
@@ -153,10 +153,10 @@ Section SparedOfSums(SparedConfig& spared) {
 enum class SumsOf { kAll, kSwitch, kLayers };
 
 Section SumsSection(AccumulatesConfig& accumulate, SumsOf of) {
-  const auto field = [&](Product product) -> SumsField& {
-    return accumulate.by_product[scaling::IndexOf(product)];
+  const auto field = [&](LayerMatmul matmul) -> SumsField& {
+    return accumulate.by_matmul[scaling::IndexOf(matmul)];
   };
-  using enum Product;
+  using enum LayerMatmul;
   Section section;
   section.path = of == SumsOf::kLayers ? "precision.layers[].accumulate" : "precision.accumulate";
   section.keys = {
@@ -197,14 +197,14 @@ Key SumsKeyOf(AccumulatesConfig& accumulate) {
   key.read = [&accumulate, section_of](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap && !IsSumRuleMap(node))
       return ReadSection(node, section_of(accumulate), context);
-    if (const SumsField all = ReadSumRule(node, context)) accumulate.by_product.fill(all);
+    if (const SumsField all = ReadSumRule(node, context)) accumulate.by_matmul.fill(all);
   };
   key.write = [&accumulate, section_of]() -> std::optional<YamlNode> {
     if (!accumulate.given()) return std::nullopt;
-    const auto& all = accumulate.by_product;
+    const auto& all = accumulate.by_matmul;
     const bool same = !accumulate.spared && !accumulate.newton_schulz &&
-                      std::all_of(all.begin(), all.end(), [&](const SumsField& product) {
-                        return product && product->rule == all.front()->rule;
+                      std::all_of(all.begin(), all.end(), [&](const SumsField& matmul) {
+                        return matmul && matmul->rule == all.front()->rule;
                       });
     if (same) return SumsNode(*all.front());
     AccumulatesConfig copy = accumulate;
@@ -217,7 +217,7 @@ Key SumsKeyOf(AccumulatesConfig& accumulate) {
 
 bool AccumulatesConfig::given() const {
   return spared || newton_schulz ||
-         std::any_of(by_product.begin(), by_product.end(),
+         std::any_of(by_matmul.begin(), by_matmul.end(),
                      [](const SumsField& field) { return field.has_value(); });
 }
 

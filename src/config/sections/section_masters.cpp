@@ -10,7 +10,7 @@
 namespace ada::config {
 namespace {
 
-using backend::KeptState;
+using backend::StateStorage;
 using backend::UpdateRule;
 
 const EnumNames<UpdateRule::Compensation> kCompensations = {
@@ -23,10 +23,10 @@ const EnumNames<UpdateRule::Arithmetic> kArithmetics = {
     {"torch", UpdateRule::Arithmetic::kTorch},
     {"optimi", UpdateRule::Arithmetic::kOptimi},
 };
-const EnumNames<KeptState::Scaling> kScalings = {
-    {"none", KeptState::Scaling::kNone},
-    {"tensor", KeptState::Scaling::kTensor},
-    {"block", KeptState::Scaling::kBlock},
+const EnumNames<StateStorage::Scaling> kScalings = {
+    {"none", StateStorage::Scaling::kNone},
+    {"tensor", StateStorage::Scaling::kTensor},
+    {"block", StateStorage::Scaling::kBlock},
 };
 const EnumNames<OptimizerStateConfig::Map> kMaps = {
     {"linear", OptimizerStateConfig::Map::kLinear},
@@ -43,7 +43,7 @@ bool IsLayout(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kScalar && Contains(kLayouts, node.text);
 }
 
-Key RoundingKey(KeptFormatConfig& kept) {
+Key RoundingKey(StorageFormatConfig& kept) {
   static const EnumNames<RoundingKind> kKept = {{"nearest", RoundingKind::kNearest},
                                                 {"stochastic", RoundingKind::kStochastic}};
   return Choice("rounding", kept.rounding, kKept, "how values are rounded to it");
@@ -156,10 +156,10 @@ void CheckState(const OptimizerStateConfig& state, const YamlNode& map,
       refuse(key, "the layout that `format` names decides it");
     return;
   }
-  const bool scaled = state.scaling != KeptState::Scaling::kNone;
+  const bool scaled = state.scaling != StateStorage::Scaling::kNone;
   if (!scaled) refuse("block", "needs scaling: block");
   if (!scaled) refuse("map", "needs scaling: tensor or block");
-  if (state.scaling == KeptState::Scaling::kTensor) refuse("block", "needs scaling: block");
+  if (state.scaling == StateStorage::Scaling::kTensor) refuse("block", "needs scaling: block");
   if (scaled && state.rounding == RoundingKind::kStochastic)
     refuse("rounding", "scaled states are rounded to nearest");
   if (!std::has_single_bit(static_cast<std::uint64_t>(state.block)))
@@ -168,7 +168,7 @@ void CheckState(const OptimizerStateConfig& state, const YamlNode& map,
 
 Section StateSection(OptimizerStateConfig& state) {
   const auto given = [&state] { return state.layout.empty(); };
-  const auto scaled = [&state] { return state.scaling != KeptState::Scaling::kNone; };
+  const auto scaled = [&state] { return state.scaling != StateStorage::Scaling::kNone; };
   Section section;
   section.path = "precision.optimizer_state";
   section.short_key = "format";
@@ -187,7 +187,7 @@ Section StateSection(OptimizerStateConfig& state) {
              "a scale, from the largest magnitude, for each tensor or for each block of values")
           .WrittenIf(scaled),
       Integer("block", state.block, FromTo(16, 16384), "values of a block, a power of two")
-          .WrittenIf([&state] { return state.scaling == KeptState::Scaling::kBlock; }),
+          .WrittenIf([&state] { return state.scaling == StateStorage::Scaling::kBlock; }),
       Choice("map", state.map, kMaps,
              "what codes stand for: linear, the format's values; dynamic, for formats of at most 8 "
              "and 4 bits, a map of as many bits, finer near zero")

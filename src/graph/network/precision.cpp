@@ -202,7 +202,7 @@ LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& la
 
 void Apply(const config::AccumulatesConfig& given, scaling::Accumulators& accumulators) {
   for (std::size_t i = 0; i < accumulators.size(); ++i)
-    if (given.by_product[i]) accumulators[i] = given.by_product[i]->rule;
+    if (given.by_matmul[i]) accumulators[i] = given.by_matmul[i]->rule;
 }
 
 // As OperandsOf.

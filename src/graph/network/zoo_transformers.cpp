@@ -38,7 +38,7 @@ class TransformerStack : public ZooStack {
     layer.bias = t_.bias;
   }
   void RmsNorm(const std::string& name) { Add(name, "rms_norm").eps = t_.eps; }
-  LayerConfig& Product(const std::string& name, int features) {
+  LayerConfig& Projection(const std::string& name, int features) {
     LayerConfig& layer = Add(name, "linear");
     layer.features = features;
     layer.bias = t_.bias;
@@ -46,7 +46,7 @@ class TransformerStack : public ZooStack {
   }
   // The last matmul of a branch: it starts smaller the more branches are summed, as in GPT-2.
   void IntoResidual(const std::string& name) {
-    Product(name, t_.width).start_factor = 1 / std::sqrt(2.0 * t_.layers);
+    Projection(name, t_.width).start_factor = 1 / std::sqrt(2.0 * t_.layers);
   }
   void Gelu(const std::string& name) { Add(name, "gelu").approximate = t_.approximate; }
   LayerConfig& Attention(const std::string& name, bool causal) {
@@ -76,7 +76,7 @@ class TransformerStack : public ZooStack {
   }
   // Logits of the next token.
   void Head(const std::string& name, const std::string& embedding) {
-    LayerConfig& layer = Product(name, model_.classes);
+    LayerConfig& layer = Projection(name, model_.classes);
     layer.bias = false;
     if (t_.tied) layer.weight_of = embedding;
   }
@@ -107,14 +107,14 @@ std::vector<LayerConfig> Gpt2(const ModelConfig& model) {
     const std::string block = "transformer.h." + std::to_string(i) + ".";
     const std::string x = net.last();
     net.LayerNorm(block + "ln_1");
-    net.Product(block + "attn.c_attn", net.Queries() + 2 * net.Keys());
+    net.Projection(block + "attn.c_attn", net.Queries() + 2 * net.Keys());
     net.Attention(block + "attn", true);
     net.IntoResidual(block + "attn.c_proj");
     net.Dropout(block + "attn.resid_dropout");
     net.Sum(block + "add_1", x);
     const std::string x1 = net.last();
     net.LayerNorm(block + "ln_2");
-    net.Product(block + "mlp.c_fc", t.hidden.value_or(4 * t.width));
+    net.Projection(block + "mlp.c_fc", t.hidden.value_or(4 * t.width));
     net.Gelu(block + "mlp.gelu");
     net.IntoResidual(block + "mlp.c_proj");
     net.Dropout(block + "mlp.dropout");
@@ -133,7 +133,7 @@ std::vector<LayerConfig> Llama(const ModelConfig& model) {
     const std::string block = "model.layers." + std::to_string(i) + ".";
     const std::string x = net.last(), attention = block + "self_attn";
     const auto branch = [&net](const std::string& name, int features, const std::string& input) {
-      net.Product(name, features).inputs = {input};
+      net.Projection(name, features).inputs = {input};
     };
     net.RmsNorm(block + "input_layernorm");
     const std::string normed = net.last();
@@ -172,7 +172,7 @@ std::vector<LayerConfig> Vit(const ModelConfig& model) {
     const std::string block = "encoder.layers.encoder_layer_" + std::to_string(i) + ".";
     const std::string x = net.last(), attention = block + "self_attention";
     net.LayerNorm(block + "ln_1");
-    net.Product(attention + ".in_proj", net.Queries() + 2 * net.Keys()).parameter_prefix =
+    net.Projection(attention + ".in_proj", net.Queries() + 2 * net.Keys()).parameter_prefix =
         attention + ".in_proj_";
     net.Attention(attention, false);
     net.IntoResidual(attention + ".out_proj");
@@ -180,7 +180,7 @@ std::vector<LayerConfig> Vit(const ModelConfig& model) {
     net.Sum(block + "add_1", x);
     const std::string x1 = net.last();
     net.LayerNorm(block + "ln_2");
-    net.Product(block + "mlp.0", t.hidden.value_or(4 * t.width));
+    net.Projection(block + "mlp.0", t.hidden.value_or(4 * t.width));
     net.Gelu(block + "mlp.1");
     net.Dropout(block + "mlp.2");
     net.IntoResidual(block + "mlp.3");
@@ -189,7 +189,7 @@ std::vector<LayerConfig> Vit(const ModelConfig& model) {
   }
   net.LayerNorm("encoder.ln");
   net.Add("heads.token", "select");
-  net.Product("heads.head", model.classes);
+  net.Projection("heads.head", model.classes);
   return net.Take();
 }
 

@@ -51,7 +51,7 @@ class LinearLayer {
   std::array<std::vector<float>, kOperands> captured_values_;
   std::array<TensorStats, kOperands> stats_;
   std::array<BlockCounts, kOperands> blocks_;
-  std::array<ProductSums, scaling::kProducts> sums_;
+  std::array<MatmulSums, scaling::kLayerMatmuls> sums_;
 };
 
 graph::GraphSpec SpecOfStyles(const graph::Precision& precision, bool stochastic) {

@@ -68,7 +68,7 @@ struct OperandMatrix {
 };
 
 // How the sums of one product were made.
-struct ProductSums {
+struct MatmulSums {
   std::optional<scaling::Accumulator> rule;  // unset: in fp32
   scaling::AccumulatorCounts counts;         // of `rule`
 };
@@ -77,7 +77,7 @@ struct LinearMatmuls {
   std::array<OperandMatrix, kOperands> operands;  // by Operand; those of dx and dw only with a dy
   LinearTensors stored;                           // after the rounding to their formats
   StoredMatrix y, dx, dw;
-  std::array<ProductSums, scaling::kProducts> sums;  // by scaling::Product
+  std::array<MatmulSums, scaling::kLayerMatmuls> sums;  // by scaling::LayerMatmul
 };
 
 // x, w and dy are rounded to the formats of `precision` first, as a training stores them; those

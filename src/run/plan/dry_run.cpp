@@ -74,7 +74,7 @@ std::string SumsWord(const std::string& layer, const graph::Graph& graph) {
     const std::string rule = scaling::AccumulatorText(point.rule);
     same = same && (all.empty() || all == rule);
     all = rule;
-    text += (text.empty() ? std::string() : ", ") + NameOf(point.product) + " " + rule;
+    text += (text.empty() ? std::string() : ", ") + NameOf(point.matmul) + " " + rule;
   }
   return same ? all : text;
 }

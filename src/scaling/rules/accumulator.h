@@ -36,13 +36,13 @@ inline constexpr int kMostOfGroup = 512, kMostFractionBits = 40;
 
 // The matmuls of a layer whose sums may have an accumulator each: y = x w, dx = dy w, dw = x dy; of
 // attention the two of its forward pass and the four of its backward pass (kDx).
-enum class Product : std::uint8_t { kForward, kDx, kDw };
-inline constexpr std::size_t kProducts = 3;
-inline constexpr std::array<const char*, kProducts> kProductNames = {"forward", "dx", "dw"};
-constexpr std::size_t IndexOf(Product product) { return static_cast<std::size_t>(product); }
-constexpr const char* NameOf(Product product) { return kProductNames[IndexOf(product)]; }
-// By Product; unset: fp32 sums.
-using Accumulators = std::array<std::optional<Accumulator>, kProducts>;
+enum class LayerMatmul : std::uint8_t { kForward, kDx, kDw };
+inline constexpr std::size_t kLayerMatmuls = 3;
+inline constexpr std::array<const char*, kLayerMatmuls> kLayerMatmulNames = {"forward", "dx", "dw"};
+constexpr std::size_t IndexOf(LayerMatmul matmul) { return static_cast<std::size_t>(matmul); }
+constexpr const char* NameOf(LayerMatmul matmul) { return kLayerMatmulNames[IndexOf(matmul)]; }
+// By LayerMatmul; unset: fp32 sums.
+using Accumulators = std::array<std::optional<Accumulator>, kLayerMatmuls>;
 inline bool AnyAccumulates(const Accumulators& of) { return of[0] || of[1] || of[2]; }
 
 // A known unit.

@@ -1,13 +1,162 @@
 // The definitions for rules.h: arithmetic on plain structs, compiled by g++ and nvcc (C++17, no
 // exceptions, no allocation, no library types). All values are doubles; only alpha and S are fp32.
 #pragma once
-#include "scaling/rules/branch_inline.h"
-#include "scaling/rules/exact_range_inline.h"
+#include "number/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/reference_inline.h"
+#include "scaling/rules/rule_types.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::scaling {
+
+// --- Scales of sums of branches ---
+
+// `largest` not finite (the step is skipped anyway): the smallest scale, which is also returned
+// where it is not finite and no other fits. Never below 2^-126.
+ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
+                                          double u_max) {
+  float smallest = scales[0];
+  float fitting = 0;
+  for (int i = 0; i < count; ++i) {
+    if (scales[i] < smallest) smallest = scales[i];
+    if (scales[i] > fitting && largest * scales[i] < u_max) fitting = scales[i];
+  }
+  if (!detail::IsFinite(largest)) return smallest;
+  if (fitting > 0) return fitting;
+  if (!detail::IsFinite(smallest)) return smallest;
+  // No branch's scale fits: halving the smallest one, at most down to 1/16, keeps the values' order
+  // of magnitude; below that a power of two is computed directly.
+  float target = smallest;
+  while (target >= 0.125f && !(largest * target < u_max)) target /= 2;
+  if (largest * target < u_max) return target;
+  double power = detail::PowerOfTwoBelow(u_max / largest);
+  if (!(largest * power < u_max)) power /= 2;  // u_max / largest is itself a power of two
+  return static_cast<float>(detail::Greatest(power, kSmallestScale));
+}
+
+ADA_HOST_DEVICE inline bool BranchSumOverflows(float target, double sum_max, double u_max) {
+  return sum_max >= u_max && !(target < kSmallestBranchTarget);
+}
+ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max) {
+  return largest * static_cast<double>(target) < u_max;
+}
+
+// Products of fp32 values are rounded to fp32; once the scale was halved it is a double in the
+// original, and so is the product. Comparisons are written as there, so that NaN is treated alike;
+// where all scales are infinite the original never ends, and the scale is returned, or NaN.
+ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,
+                                                   float u_max) {
+  float smallest = scales[0], fitting = 0;
+  bool fits = false;
+  for (int i = 0; i < count; ++i) {
+    if (scales[i] < smallest) smallest = scales[i];
+    if (static_cast<float>(largest * scales[i]) < u_max && (!fits || scales[i] > fitting)) {
+      fitting = scales[i];
+      fits = true;
+    }
+  }
+  if (fits) return fitting;
+  double target = smallest;
+  bool halved = false;
+  while (target >= 0.125 && detail::IsFinite(target) && !(halved && target * largest < u_max)) {
+    target /= 2;
+    halved = true;
+  }
+  const double product =
+      halved ? target * largest : static_cast<double>(static_cast<float>(smallest * largest));
+  return product >= u_max ? NAN : static_cast<float>(target);
+}
+
+ADA_HOST_DEVICE inline float BranchLargestReference(const float* magnitudes, const float* scales,
+                                                    int count) {
+  float largest = magnitudes[0] / scales[0];
+  for (int i = 1; i < count; ++i) {
+    const float unscaled = magnitudes[i] / scales[i];
+    if (unscaled > largest) largest = unscaled;
+  }
+  return largest;
+}
+
+ADA_HOST_DEVICE inline float BranchFactorReference(float target, float scale, bool fp16) {
+  const float factor = target / scale;
+  return fp16 ? static_cast<float>(RoundToHalf(factor)) : factor;
+}
+
+// --- exact_range, by the exponents of the last dgrad ---
+
+namespace detail {
+
+// The first bin that is kept when magnitudes are multiplied by `factor`: a bin is lost if its lower
+// end, 2^(bin - 127), times `factor` is below u_min / 2. Bin 0 holds fp32's subnormals, from 2^-149
+// on.
+ADA_HOST_DEVICE inline std::int32_t FirstKept(const LayerRule& rule, double factor) {
+  const double edge = 0.5 * rule.u_min / factor;
+  if (edge == 0) return 0;  // every value lies above it
+  int exponent = 0;
+  const double mantissa = std::frexp(edge, &exponent);
+  const int bin = exponent + (mantissa > 0.5 ? 127 : 126);
+  if (bin < 1) return edge > 1.401298464324817e-45 ? 1 : 0;
+  return bin < ExponentTail::kBins - 1 ? bin : ExponentTail::kBins - 1;
+}
+
+// want: the smallest 2^k that meets the target.
+ADA_HOST_DEVICE inline double SmallestPower(const LayerRule& rule, const ExponentTail& tail,
+                                            double ratio) {
+  const double allowed = rule.underflow_target * static_cast<double>(tail.nonzero);
+  double power = 1;
+  std::int32_t kept = FirstKept(rule, ratio);
+  std::int64_t lost = 0;
+  for (std::int32_t bin = 0; bin < kept; ++bin) lost += tail.bins[bin];
+  while (kept > 0 && static_cast<double>(lost) > allowed) {
+    power *= 2;
+    const std::int32_t next = FirstKept(rule, ratio * power);
+    while (kept > next) lost -= tail.bins[--kept];
+  }
+  return power;
+}
+
+// hi: the largest power of two that keeps the headroom; all zero: inf.
+ADA_HOST_DEVICE inline double LargestPower(const LayerRule& rule, double largest) {
+  if (largest == 0) return HUGE_VAL;
+  const double room = rule.u_max * std::exp2(-rule.headroom_bits);
+  double power = PowerOfTwoBelow(room / largest);
+  if (largest * power > room) power /= 2;  // the quotient was rounded up to a power of two
+  return power;
+}
+
+ADA_HOST_DEVICE inline Unbound ExactRange(const LayerRule& rule, const ExponentTail& tail,
+                                          float scale_in) {
+  const double ratio = static_cast<double>(scale_in) / tail.scale_in;
+  const double want = SmallestPower(rule, tail, ratio);
+  const double high = LargestPower(rule, tail.largest * ratio);
+  if (high < want) return {high, Limit::kCap};
+  return {want, want > 1 ? Limit::kTarget : Limit::kOne};
+}
+
+}  // namespace detail
+
+// `calls` includes the current pass already, because Decide was called before.
+ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler) {
+  const LayerState& state = scaler.state;
+  if (scaler.rule.method != LayerMethod::kExactRange) return false;
+  if (scaler.decision.limit == Limit::kNonfinite) return false;
+  return state.tail.scale_in == 0 || (state.calls - 1) % scaler.rule.update_interval == 0;
+}
+
+ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest) {
+  ExponentTail& tail = scaler.state.tail;
+  tail.nonzero = nonzero, tail.largest = largest;
+  tail.scale_in = scaler.decision.scale_in;
+  scaler.state.tail_is_new = true;
+}
+
+ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail) {
+  if (!detail::IsFinite(tail.largest)) return;
+  for (int bin = 0; bin < ExponentTail::kBins; ++bin) scaler.state.tail.bins[bin] = tail.bins[bin];
+  FinishTail(scaler, tail.nonzero, tail.largest);
+}
+
+// --- Decisions ---
 
 namespace detail {
 

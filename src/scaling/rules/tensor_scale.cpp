@@ -1,4 +1,4 @@
-// The history of largest magnitudes and its exact text.
+// The history of largest magnitudes, the bound of a predicted scale, and their exact texts.
 #include "scaling/rules/tensor_scale.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
+
 namespace {
 
 // The largest value of the history; NaN if it contains one.
@@ -107,5 +108,42 @@ void AdoptTensorScale(const StateMap& state, const std::string& tensor, TensorSc
   history.next = kept % history.rule.history;
   if (kept > 0) TakeScale(history, history.amax.back(), scaler);
 }
+
+void MeasureScale(PredictedScale& predicted, float amax, TensorScaler& scaler) {
+  predicted.measured = amax, predicted.moved = 0, predicted.steps = 0;
+  scaler.scale = CurrentScale(predicted.rule, amax);
+}
+
+void PredictScale(PredictedScale& predicted, double lr, TensorScaler& scaler) {
+  predicted.moved += lr;
+  ++predicted.steps;
+  scaler.scale = CurrentScale(predicted.rule, predicted.bound());
+}
+
+StateMap SavePredictedScale(const PredictedScale& predicted, const TensorScaler& scaler) {
+  return {{"scale", ToHex(scaler.scale)},
+          {"measured", ToHex(predicted.measured)},
+          {"moved", ToHex(predicted.moved)},
+          {"steps", std::to_string(predicted.steps)}};
+}
+
+void LoadPredictedScale(const StateMap& state, const std::string& tensor, PredictedScale& predicted,
+                        TensorScaler& scaler) {
+  ExpectKeys(state, "tensor " + tensor, {"scale", "measured", "moved", "steps"});
+  const auto read = [&](const char* key) {
+    const double value = ReadHex(state, key);
+    if (value < 0)
+      throw DataError("scale of tensor " + tensor + ": " + key + " is " + state.at(key) +
+                      ", expected no negative number; the checkpoint is damaged: resume from an "
+                      "older one");
+    return value;
+  };
+  scaler.scale = static_cast<float>(read("scale"));
+  predicted.measured = static_cast<float>(read("measured"));
+  predicted.moved = read("moved");
+  predicted.steps = ReadInteger(state, "steps");
+}
+
+bool IsPredictedScale(const StateMap& state) { return state.count("measured") > 0; }
 
 }  // namespace ada::scaling

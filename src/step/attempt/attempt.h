@@ -96,7 +96,7 @@ struct Attempt {
   StepResult result;
   scaling::ScaleUpdate update;  // what the policy decided
   // Set in steps whose updates are counted (LogSchedule::CountsUpdates); empty if skipped.
-  std::vector<optim::KeptStats> kept = {};
+  std::vector<optim::UpdateStats> kept = {};
   // In logged steps, what gradients lost between processes (`parallel`) and where micro-batches are
   // added up (precision.accumulated_gradients).
   DistributedGradients::Transport transport = {}, accumulated = {};

@@ -76,10 +76,10 @@ bool RoundsAttention(PrecisionConfig precision) {
   return any;
 }
 
-std::string RuleOfSums(PrecisionConfig precision, std::size_t product) {
+std::string RuleOfSums(PrecisionConfig precision, std::size_t matmul) {
   std::string text;
   EachSums(precision, [&](config::AccumulatesConfig& sums) {
-    const std::optional<config::AccumulateConfig>& of = sums.by_product[product];
+    const std::optional<config::AccumulateConfig>& of = sums.by_matmul[matmul];
     if (of && of->rule && text.empty()) text = scaling::AccumulatorText(*of->rule);
   });
   return text;
@@ -119,7 +119,7 @@ bool Rounds(const LayerPrecisionConfig& layer) {
   const auto rounds = [](const auto& operand) { return operand && operand->format; };
   const auto& operands = layer.operands.by_operand;
   const auto& of_attention = layer.operands.attention;
-  const auto& sums = layer.accumulate.by_product;
+  const auto& sums = layer.accumulate.by_matmul;
   return std::any_of(operands.begin(), operands.end(), rounds) ||
          std::any_of(of_attention.begin(), of_attention.end(), rounds) ||
          std::any_of(sums.begin(), sums.end(), [](const auto& sum) { return sum && sum->rule; });
@@ -153,10 +153,10 @@ void DropPart(const std::string& part, PrecisionConfig& precision) {
       for (std::optional<OperandConfig>& operand : operands.attention)
         if (operand && operand->format) operand = OperandConfig{};
     });
-  for (std::size_t product = 0; product < scaling::kProducts; ++product)
-    if (part == std::string("sums.") + scaling::kProductNames[product])
+  for (std::size_t matmul = 0; matmul < scaling::kLayerMatmuls; ++matmul)
+    if (part == std::string("sums.") + scaling::kLayerMatmulNames[matmul])
       EachSums(precision, [&](config::AccumulatesConfig& sums) {
-        if (sums.by_product[product]) sums.by_product[product] = config::AccumulateConfig{};
+        if (sums.by_matmul[matmul]) sums.by_matmul[matmul] = config::AccumulateConfig{};
       });
   for (const StoredRole& role : kStoredRoles)
     if (part == role.name) precision.*role.member = kBf16;
@@ -226,13 +226,13 @@ class IngredientCollector {
     found_.push_back({std::move(name), std::move(text), Kind::kRemedy, {}});
   }
 
-  // Products first; an operand by itself where its product has two that are rounded.
+  // Products first; an operand by itself where its matmul has two that are rounded.
   void Products() {
     std::vector<Ingredient> operands;
-    for (std::size_t product = 0; product < scaling::kProducts; ++product) {
+    for (std::size_t matmul = 0; matmul < scaling::kLayerMatmuls; ++matmul) {
       std::vector<std::string> parts;
       std::string text;
-      for (std::size_t k = 2 * product; k < 2 * product + 2; ++k) {
+      for (std::size_t k = 2 * matmul; k < 2 * matmul + 2; ++k) {
         const std::string format = FormatOfOperand(precision_, k);
         if (format.empty()) continue;
         parts.emplace_back(kOperandNames[k]);
@@ -240,7 +240,7 @@ class IngredientCollector {
         operands.push_back({kOperandNames[k], "in " + format, Kind::kRounding, {kOperandNames[k]}});
       }
       if (parts.size() == 2) {
-        Rounding(scaling::kProductNames[product], text, parts);
+        Rounding(scaling::kLayerMatmulNames[matmul], text, parts);
         continue;
       }
       if (parts.empty()) continue;
@@ -254,10 +254,10 @@ class IngredientCollector {
 
   void Sums() {
     std::vector<std::string> parts, rules;
-    for (std::size_t product = 0; product < scaling::kProducts; ++product) {
-      const std::string rule = RuleOfSums(precision_, product);
+    for (std::size_t matmul = 0; matmul < scaling::kLayerMatmuls; ++matmul) {
+      const std::string rule = RuleOfSums(precision_, matmul);
       if (rule.empty()) continue;
-      parts.push_back(std::string("sums.") + scaling::kProductNames[product]);
+      parts.push_back(std::string("sums.") + scaling::kLayerMatmulNames[matmul]);
       rules.push_back(rule);
     }
     if (parts.size() > 1) Rounding("sums", "made by " + rules.front(), parts);

@@ -331,7 +331,8 @@ std::optional<Advice> SkipsAdvice(const RunRecord& record) {
 // epsilon, whatever the share of such values. bf16 has fp32's range, and so no such zeros.
 std::optional<Advice> ZeroDenominators(const RunRecord& record) {
   const config::OptimizerStateConfig& how = record.config.precision.optimizer_state;
-  if (how.layout.empty() && how.scaling == backend::KeptState::Scaling::kNone) return std::nullopt;
+  if (how.layout.empty() && how.scaling == backend::StateStorage::Scaling::kNone)
+    return std::nullopt;
   using telemetry::TensorTotals;
   const TensorTotals* worst = telemetry::WorstTensor(
       record.layers, &TensorTotals::most_zero_denominators,

@@ -186,13 +186,13 @@ constexpr int kPromote = 128;  // DeepSeek-V3's (arXiv 2412.19437, 3.3.2)
 // Bits that hold so many products: Hopper's accumulator has 13 for operands in FP8.
 constexpr int kLongEnough = 10;
 
-// The worst of a product's sums by this accumulator, where they overflow or are noisy; null: they
+// The worst of a matmul's sums by this accumulator, where they overflow or are noisy; null: they
 // are fine, or another entry (layers, schedule) has set it.
-const telemetry::AccumulatorTotals* BadSums(const RunRecord& record, const std::string& product,
+const telemetry::AccumulatorTotals* BadSums(const RunRecord& record, const std::string& matmul,
                                             const std::string& accumulator) {
   const telemetry::AccumulatorTotals* worst = nullptr;
   for (const telemetry::AccumulatorTotals& one : record.layers.sums()) {
-    if (one.tensor != product || one.accumulator != accumulator) continue;
+    if (one.tensor != matmul || one.accumulator != accumulator) continue;
     if (one.overflow > 0) return &one;
     if (one.sqnr_db() < kNoisySums && (worst == nullptr || one.sqnr_db() < worst->sqnr_db()))
       worst = &one;
@@ -215,12 +215,12 @@ std::optional<Advice> SumsAdvice(const RunRecord& record) {
   const telemetry::AccumulatorTotals* worst = nullptr;
   std::vector<config::AccumulateConfig*> bad;
   bool promotes = true;  // whether that is enough for all of them
-  for (std::size_t i = 0; i < scaling::kProducts; ++i) {
-    auto& given = changed.precision.accumulate.by_product[i];
+  for (std::size_t i = 0; i < scaling::kLayerMatmuls; ++i) {
+    auto& given = changed.precision.accumulate.by_matmul[i];
     if (!given || !given->rule) continue;
     const scaling::Accumulator& rule = *given->rule;
     const telemetry::AccumulatorTotals* sums =
-        BadSums(record, scaling::kProductNames[i], scaling::AccumulatorText(rule));
+        BadSums(record, scaling::kLayerMatmulNames[i], scaling::AccumulatorText(rule));
     if (sums == nullptr) continue;
     bad.push_back(&*given);
     promotes = promotes && sums->overflow == 0 && rule.promote == 0 && kPromote % rule.group == 0 &&

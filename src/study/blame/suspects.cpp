@@ -114,7 +114,7 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
     entry.activations = entry.weights = entry.gradients = entry.weight_gradients = kFp32;
     entry.operands.by_operand.fill(config::OperandConfig());
     entry.operands.attention.fill(config::OperandConfig());
-    if (accumulates) entry.accumulate.by_product.fill(config::AccumulateConfig());
+    if (accumulates) entry.accumulate.by_matmul.fill(config::AccumulateConfig());
   }
   if (!suspect.layers.empty()) return freed;
   if (suspect.tensor == "masters") freed.masters = {};

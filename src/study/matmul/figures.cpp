@@ -4,7 +4,7 @@
 
 #include "io/run_in_parallel.h"
 #include "judge/serving.h"
-#include "study/matmul/products.h"
+#include "study/matmul/matmul_rows.h"
 
 namespace ada::study {
 namespace {

@@ -7,7 +7,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "number/number_format.h"
-#include "study/matmul/products.h"
+#include "study/matmul/matmul_rows.h"
 #include "study/output.h"
 #include "study/text_table.h"
 

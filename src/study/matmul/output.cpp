@@ -6,7 +6,7 @@
 #include "number/tables/table_format.h"
 #include "study/convert/block_tensor.h"
 #include "study/convert/tensor_list.h"
-#include "study/matmul/products.h"
+#include "study/matmul/matmul_rows.h"
 
 namespace ada::study {
 namespace {

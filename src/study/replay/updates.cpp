@@ -57,7 +57,7 @@ inline constexpr auto kColumns<study::LostRow> = std::to_array<Column<study::Los
 namespace ada::study {
 namespace {
 
-using backend::KeptState;
+using backend::StateStorage;
 
 // The tensors of a file, checked.
 class UpdateFile {
@@ -115,7 +115,7 @@ std::vector<float> StoredValues(backend::Backend& backend, const Tensor& tensor)
 }
 
 // The codes of stored values, which are products of a code's value and the scale of its block.
-void AddCodes(const std::string& name, const std::string& ending, const KeptState& kept,
+void AddCodes(const std::string& name, const std::string& ending, const StateStorage& kept,
               const std::vector<float>& values, const std::vector<float>& scales,
               const std::vector<std::int64_t>& dims, UpdateOutput& output) {
   const backend::StateCoder coder(kept);
@@ -206,7 +206,7 @@ class UpdateReplay {
       use(lost);
     };
     const std::string masters = FormatName(precision.masters.format);
-    const std::vector<optim::KeptStats> stats = optimizer_->Stats();
+    const std::vector<optim::UpdateStats> stats = optimizer_->Stats();
     if (stats.empty()) return row("update", masters, {});
     row("update", masters, stats[0].change);
     if (stats[0].master.numel > 0) row("master", masters, stats[0].master);
@@ -236,7 +236,7 @@ class UpdateReplay {
       if (!*scales[spec.slot]) continue;
       const std::vector<float> scale = StoredValues(*backend_, *scales[spec.slot]);
       output_.Add(name + "_scale" + ending, DType::kF32, {std::ssize(scale)}, scale);
-      AddCodes(name, ending, backend::KeptStateOf(OwnRule(), spec.slot), values, scale,
+      AddCodes(name, ending, backend::StateStorageOf(OwnRule(), spec.slot), values, scale,
                file_.dims(), output_);
     }
     AddRest(slot, ending);

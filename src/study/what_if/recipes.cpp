@@ -117,7 +117,7 @@ RecipeVerdict Judge(const WhatIfRecipesOptions& options) {
   verdict.dump = NewestDump(options.folder);
   const SafetensorsFile file = SafetensorsFile::Open(verdict.dump);
   verdict.layers = DumpedMatmuls(file);
-  const std::vector<std::string> products = judge::ProductsOf(run.model, verdict.layers);
+  const std::vector<std::string> products = judge::JudgedLayers(run.model, verdict.layers);
   std::vector<Width> widths(recipes.size());
   verdict.recipes.resize(recipes.size());
   for (std::size_t i = 0; i < recipes.size(); ++i) {

@@ -13,8 +13,8 @@ using judge::MatmulTensors;
 using judge::StoredTensor;
 using run::StoredMatrix;
 using scaling::AccumulatorCounts;
-using scaling::Product;
-using ProductCounts = std::array<std::optional<AccumulatorCounts>, scaling::kProducts>;
+using scaling::LayerMatmul;
+using MatmulCounts = std::array<std::optional<AccumulatorCounts>, scaling::kLayerMatmuls>;
 
 // Rows of the last axis of a linear layer's tensor, or of all of an image.
 StoredMatrix MatrixOf(const StoredTensor& tensor, std::int64_t columns) {
@@ -32,8 +32,9 @@ run::LinearMatmuls Multiplied(const config::PrecisionConfig& precision, const st
   return run::ComputeLinearMatmuls(setup, std::move(tensors));
 }
 
-void AddSumsOf(const run::LinearMatmuls& from, Product product, Product as, ProductCounts& counts) {
-  const run::ProductSums& sums = from.sums[scaling::IndexOf(product)];
+void AddSumsOf(const run::LinearMatmuls& from, LayerMatmul matmul, LayerMatmul as,
+               MatmulCounts& counts) {
+  const run::MatmulSums& sums = from.sums[scaling::IndexOf(matmul)];
   if (!sums.rule) return;
   auto& to = counts[scaling::IndexOf(as)];
   if (!to) to.emplace();
@@ -54,15 +55,15 @@ StoredTensor FeaturesLast(const StoredTensor& tensor, std::int64_t features) {
   return turned;
 }
 
-ProductCounts OfLinear(const MatmulTensors& layer, const config::PrecisionConfig& precision) {
+MatmulCounts OfLinear(const MatmulTensors& layer, const config::PrecisionConfig& precision) {
   const std::int64_t out = layer.w.dims[0], in = layer.w.dims[1];
   run::LinearTensors tensors = {MatrixOf(FeaturesLast(layer.x, in), in), MatrixOf(layer.w, in), {}};
   if (layer.dy) tensors.dy = MatrixOf(FeaturesLast(layer.dy, out), out);
   const bool has_dy = static_cast<bool>(tensors.dy);
   const run::LinearMatmuls matmuls = Multiplied(precision, layer.layer, std::move(tensors));
-  ProductCounts counts;
-  for (std::size_t i = 0; i < (has_dy ? scaling::kProducts : 1); ++i)
-    AddSumsOf(matmuls, static_cast<Product>(i), static_cast<Product>(i), counts);
+  MatmulCounts counts;
+  for (std::size_t i = 0; i < (has_dy ? scaling::kLayerMatmuls : 1); ++i)
+    AddSumsOf(matmuls, static_cast<LayerMatmul>(i), static_cast<LayerMatmul>(i), counts);
   return counts;
 }
 
@@ -136,8 +137,8 @@ StoredMatrix WeightsOf(const StoredTensor& w, const Window& window, std::int64_t
   return matrix;
 }
 
-ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
-                            const config::PrecisionConfig& precision) {
+MatmulCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
+                           const config::PrecisionConfig& precision) {
   for (const auto& operand : precision.operands.by_operand)
     if (operand && operand->format && std::holds_alternative<BlockFormat>(*operand->format))
       throw ConfigError("--accumulate: layer " + layer.layer +
@@ -157,7 +158,7 @@ ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps
   Window pixel = window;  // a window of one tap
   pixel.taps[0] = pixel.taps[1] = 1;
   const auto as_it_is = [](int, std::int64_t place, std::int64_t) { return place; };
-  ProductCounts counts;
+  MatmulCounts counts;
   for (std::int64_t group = 0; group < layer.groups; ++group) {
     const std::int64_t features = group * window.features;
     run::LinearTensors forward = {Gathered(layer.x, window, window.out, window.in,
@@ -168,13 +169,13 @@ ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps
       forward.dy =
           Gathered(layer.dy, pixel, window.out, window.out, features, window.features, as_it_is);
     const run::LinearMatmuls matmuls = Multiplied(precision, layer.layer, std::move(forward));
-    AddSumsOf(matmuls, Product::kForward, Product::kForward, counts);
+    AddSumsOf(matmuls, LayerMatmul::kForward, LayerMatmul::kForward, counts);
     if (!layer.dy) continue;
-    AddSumsOf(matmuls, Product::kDw, Product::kDw, counts);
-    // dx as a forward product of dy: by the rule and the operands of dx.
+    AddSumsOf(matmuls, LayerMatmul::kDw, LayerMatmul::kDw, counts);
+    // dx as a forward matmul of dy: by the rule and the operands of dx.
     config::PrecisionConfig turned = precision;
-    turned.accumulate.by_product[scaling::IndexOf(Product::kForward)] =
-        precision.accumulate.by_product[scaling::IndexOf(Product::kDx)];
+    turned.accumulate.by_matmul[scaling::IndexOf(LayerMatmul::kForward)] =
+        precision.accumulate.by_matmul[scaling::IndexOf(LayerMatmul::kDx)];
     auto& operands = turned.operands.by_operand;
     operands[IndexOf(Operand::kForwardX)] = operands[IndexOf(Operand::kDxDy)];
     operands[IndexOf(Operand::kForwardW)] = operands[IndexOf(Operand::kDxW)];
@@ -183,7 +184,7 @@ ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps
                                    window.features, of_dy),
                           WeightsOf(layer.w, window, group, /*turned=*/true),
                           {}}),
-              Product::kForward, Product::kDx, counts);
+              LayerMatmul::kForward, LayerMatmul::kDx, counts);
   }
   return counts;
 }
@@ -192,15 +193,15 @@ ProductCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps
 
 std::vector<DumpSumsRow> JudgeSums(const MatmulTensors& layer, const WindowSteps& steps,
                                    const config::PrecisionConfig& precision) {
-  const ProductCounts counts = layer.w.dims.size() == 2 ? OfLinear(layer, precision)
-                                                        : OfConvolution(layer, steps, precision);
+  const MatmulCounts counts = layer.w.dims.size() == 2 ? OfLinear(layer, precision)
+                                                       : OfConvolution(layer, steps, precision);
   std::vector<DumpSumsRow> rows;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (!counts[i]) continue;
     DumpSumsRow& row = rows.emplace_back();
     row.Take(*counts[i]);
-    row.layer = layer.layer, row.tensor = scaling::kProductNames[i];
-    row.accumulator = scaling::AccumulatorText(*precision.accumulate.by_product[i]->rule);
+    row.layer = layer.layer, row.tensor = scaling::kLayerMatmulNames[i];
+    row.accumulator = scaling::AccumulatorText(*precision.accumulate.by_matmul[i]->rule);
     const auto& operand = precision.operands.by_operand[2 * i];
     if (operand && operand->format) row.format = FormatName(*operand->format);
   }

@@ -1,4 +1,4 @@
-// Each product of a head is rows times columns, which the kernel adds as the accumulator does.
+// Each matmul of a head is rows times columns, which the kernel adds as the accumulator does.
 #include "backend/cpu/ops/accumulated_head.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace ada::backend::cpu {
 namespace {
 
 using scaling::AccumulatorCounts;
-using scaling::Product;
+using scaling::LayerMatmul;
 
 // Values in fp32 whose format needs less may carry a per-tensor scale that is no power of two.
 NumberFormat CodesFormat(const Tensor& tensor) {
@@ -45,10 +45,10 @@ NumberFormat StoredFormat(const AttentionSpec& spec, AttentionTensor tensor) {
 
 namespace {
 
-const ProductSums& SumsOf(const AttentionSpec& spec, AttentionOperand operand) {
-  const Product product =
-      IndexOf(operand) < IndexOf(AttentionOperand::kDvP) ? Product::kForward : Product::kDx;
-  return spec.sums[scaling::IndexOf(product)];
+const MatmulSums& SumsOf(const AttentionSpec& spec, AttentionOperand operand) {
+  const LayerMatmul matmul =
+      IndexOf(operand) < IndexOf(AttentionOperand::kDvP) ? LayerMatmul::kForward : LayerMatmul::kDx;
+  return spec.sums[scaling::IndexOf(matmul)];
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Size
       sums_(spec.sums),
       sizes_(sizes),
       judges_(judged >= 0) {
-  for (ProductSums& of : sums_) {
+  for (MatmulSums& of : sums_) {
     const auto rule = static_cast<std::size_t>(judged);
     if (judges_)
       of.rule = rule < of.judged.size() ? std::optional(of.judged[rule].rule) : std::nullopt;
@@ -135,8 +135,8 @@ HeadSums::HeadSums(const Context& context, const AttentionSpec& spec, const Size
                         "; codes of both are added block by block");
   }
   counts_ = judges_ || std::any_of(sums_.begin(), sums_.end(),
-                                   [](const ProductSums& of) { return of.counts != nullptr; });
-  const auto& dx = sums_[scaling::IndexOf(Product::kDx)].rule;
+                                   [](const MatmulSums& of) { return of.counts != nullptr; });
+  const auto& dx = sums_[scaling::IndexOf(LayerMatmul::kDx)].rule;
   if (dx && sizes.block_rows % dx->group != 0)
     throw ConfigError("precision.accumulate: layer " + spec.layer + ": dx takes " +
                       std::to_string(dx->group) +
@@ -327,11 +327,11 @@ void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumu
   }
 }
 
-void HeadSums::Multiply(Product product, AttentionOperand a, AttentionOperand b,
+void HeadSums::Multiply(LayerMatmul matmul, AttentionOperand a, AttentionOperand b,
                         const MatrixArgs& given, std::int64_t columns, std::int64_t first,
                         const SumMemory& m) const {
-  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(product)].rule;
-  AccumulatorCounts* counts = product == Product::kForward ? m.forward : m.dx;
+  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(matmul)].rule;
+  AccumulatorCounts* counts = matmul == LayerMatmul::kForward ? m.forward : m.dx;
   if (judges_ && counts == nullptr) return;
   MatrixArgs args = given;
   if (judges_) args.c = m.sink;
@@ -348,7 +348,7 @@ void HeadSums::Add(AttentionOperand a, AttentionOperand b, const MatrixArgs& giv
                    std::int64_t columns, std::int64_t first, bool last, const RunningSums& running,
                    const SumMemory& m) const {
   if (judges_ && m.dx == nullptr) return;
-  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(Product::kDx)].rule;
+  const scaling::Accumulator& rule = *sums_[scaling::IndexOf(LayerMatmul::kDx)].rule;
   const std::int64_t rows = sizes_.keys;
   MatrixArgs args = given;
   if (judges_) args.c = m.sink;

@@ -32,10 +32,10 @@ struct SumMemory {
   float *a_codes = nullptr, *b_codes = nullptr, *sink = nullptr;  // of judged sums
 };
 
-// Whether an accumulator makes the sums of its product, which are of codes then.
+// Whether an accumulator makes the sums of its matmul, which are of codes then.
 bool AddsCodes(const AttentionSpec& spec, AttentionOperand operand);
 // Whether the factors of its lines are kept: a scale of rows, blocks or tensors that is no power of
-// two, in a product that an accumulator adds or is judged by.
+// two, in a matmul that an accumulator adds or is judged by.
 bool KeepsLines(const AttentionSpec& spec, AttentionOperand operand);
 // The values of such blocks along the sum; 0: there are none.
 std::int64_t BlockOfLines(const AttentionSpec& spec, AttentionOperand operand);
@@ -46,11 +46,11 @@ class HeadSums {
   struct Sizes {
     std::int64_t a = 0, b = 0, block_rows = 0, keys = 0, columns = 0;
   };
-  // judged: a rule of ProductSums::judged; -1: the sums themselves. Throws ConfigError where a
+  // judged: a rule of MatmulSums::judged; -1: the sums themselves. Throws ConfigError where a
   // group does not divide a block of queries.
   HeadSums(const Context& context, const AttentionSpec& spec, const Sizes& sizes, int judged = -1);
-  bool Makes(scaling::Product product) const {
-    return sums_[scaling::IndexOf(product)].rule.has_value();
+  bool Makes(scaling::LayerMatmul matmul) const {
+    return sums_[scaling::IndexOf(matmul)].rule.has_value();
   }
   bool any() const { return AnyAccumulates(sums_); }
   // The bytes that a worker needs, and its parts.
@@ -58,7 +58,7 @@ class HeadSums {
   SumMemory Cut(std::byte* memory) const;
 
   // c = a b. columns: those of c that are not padding. first: the number of c's first row in a.
-  void Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
+  void Multiply(scaling::LayerMatmul matmul, AttentionOperand a, AttentionOperand b,
                 const MatrixArgs& args, std::int64_t columns, std::int64_t first,
                 const SumMemory& m) const;
   // The same of a block of queries, for the sums of `running`, whose first `first` products were of
@@ -118,7 +118,7 @@ class HeadSums {
 
   const Kernels& round_;
   const AccumulateKernels& kernels_;
-  SumsOfProducts sums_;
+  SumsOfMatmuls sums_;
   Sizes sizes_;
   std::array<Codes, kAttentionOperands> codes_;
   bool counts_, judges_, converts_ = false;

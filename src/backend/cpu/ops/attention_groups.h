@@ -27,7 +27,7 @@ class HeadGroups {
         products_(context, spec, sizes),
         operands_(context, spec, sizes),
         tensors_(context, spec, sizes) {}
-  const HeadProducts& products() const { return products_; }
+  const HeadMatmuls& products() const { return products_; }
   HeadOperands& operands() { return operands_; }
   const AttentionTensors& tensors() const { return tensors_; }
 
@@ -132,7 +132,7 @@ class HeadGroups {
   Context context_;
   const AttentionSpec& spec_;
   const AttentionSizes& sizes_;
-  HeadProducts products_;
+  HeadMatmuls products_;
   HeadOperands operands_;
   AttentionTensors tensors_;
 };

@@ -92,37 +92,37 @@ HeadMemory HeadMemory::From(const AttentionSizes& s, std::int64_t row, std::int6
   return from;
 }
 
-void HeadProducts::TransposeKeys(const float* rows, float* to) const {
+void HeadMatmuls::TransposeKeys(const float* rows, float* to) const {
   const std::int64_t step = AttentionSizes::Padded(sizes_.keys);
   sequence_.transpose(rows, sizes_.keys, sizes_.width, sizes_.step(), to, step);
   for (std::int64_t i = 0; i < sizes_.width; ++i)
     std::fill(to + i * step + sizes_.keys, to + (i + 1) * step, 0.0f);
 }
 
-HeadProducts::HeadProducts(const Context& context, const AttentionSpec& spec,
-                           const AttentionSizes& sizes)
+HeadMatmuls::HeadMatmuls(const Context& context, const AttentionSpec& spec,
+                         const AttentionSizes& sizes)
     : sequence_(SequenceKernelsOf(context.kernels)),
       sizes_(sizes),
       sums_(context, spec, SumSizes(sizes)) {
   std::size_t rules = 0;
-  for (const ProductSums& sums : spec.sums) rules = std::max(rules, sums.judged.size());
+  for (const MatmulSums& sums : spec.sums) rules = std::max(rules, sums.judged.size());
   for (std::size_t rule = 0; rule < rules; ++rule)
     judged_.emplace_back(context, spec, SumSizes(sizes), static_cast<int>(rule));
 }
 
-void HeadProducts::Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
-                            const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
-                            const HeadMemory& m) const {
+void HeadMatmuls::Multiply(scaling::LayerMatmul matmul, AttentionOperand a, AttentionOperand b,
+                           const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
+                           const HeadMemory& m) const {
   for (std::size_t i = 0; m.judged != nullptr && i < judged_.size(); ++i)
-    judged_[i].Multiply(product, a, b, args, columns, block.first, m.judged[i]);
-  if (sums_.Makes(product))
-    sums_.Multiply(product, a, b, args, columns, block.first, m.sums);
+    judged_[i].Multiply(matmul, a, b, args, columns, block.first, m.judged[i]);
+  if (sums_.Makes(matmul))
+    sums_.Multiply(matmul, a, b, args, columns, block.first, m.sums);
   else
     sequence_.matrix(args);
 }
 
-MatrixArgs HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
-                                         const float* transposed, float* scores) const {
+MatrixArgs HeadMatmuls::TimesTransposed(const QueryBlock& block, const float* rows,
+                                        const float* transposed, float* scores) const {
   MatrixArgs a;
   a.a = rows, a.a_row = sizes_.step(), a.a_term = 1;
   a.b = transposed, a.b_term = AttentionSizes::Padded(sizes_.keys);
@@ -133,19 +133,19 @@ MatrixArgs HeadProducts::TimesTransposed(const QueryBlock& block, const float* r
   return a;
 }
 
-void HeadProducts::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kForward, AttentionOperand::kSQ, AttentionOperand::kSK,
+void HeadMatmuls::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
+  Multiply(scaling::LayerMatmul::kForward, AttentionOperand::kSQ, AttentionOperand::kSK,
            TimesTransposed(block, m.q, m.kt, m.p), block.seen, block, m);
   sequence_.probabilities(block.scores, static_cast<float>(sizes_.factor()), m.p);
 }
 
-void HeadProducts::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kDx, AttentionOperand::kDpDy, AttentionOperand::kDpV,
+void HeadMatmuls::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {
+  Multiply(scaling::LayerMatmul::kDx, AttentionOperand::kDpDy, AttentionOperand::kDpV,
            TimesTransposed(block, m.dy, m.vt, m.dp), block.seen, block, m);
 }
 
-MatrixArgs HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
-                                   float* out) const {
+MatrixArgs HeadMatmuls::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
+                                  float* out) const {
   MatrixArgs a;
   a.a = scores, a.a_row = block.width, a.a_term = 1;
   a.b = rows, a.b_term = sizes_.step();
@@ -154,20 +154,19 @@ MatrixArgs HeadProducts::TimesRows(const QueryBlock& block, const float* scores,
   return a;
 }
 
-void HeadProducts::Outputs(const QueryBlock& block, const float* p, const HeadMemory& m) const {
-  Multiply(scaling::Product::kForward, AttentionOperand::kYP, AttentionOperand::kYV,
+void HeadMatmuls::Outputs(const QueryBlock& block, const float* p, const HeadMemory& m) const {
+  Multiply(scaling::LayerMatmul::kForward, AttentionOperand::kYP, AttentionOperand::kYV,
            TimesRows(block, p, m.v, m.out), sizes_.width, block, m);
 }
 
-void HeadProducts::QueryGradient(const QueryBlock& block, const HeadMemory& m) const {
-  Multiply(scaling::Product::kDx, AttentionOperand::kDqDs, AttentionOperand::kDqK,
+void HeadMatmuls::QueryGradient(const QueryBlock& block, const HeadMemory& m) const {
+  Multiply(scaling::LayerMatmul::kDx, AttentionOperand::kDqDs, AttentionOperand::kDqK,
            TimesRows(block, m.dp, m.k, m.out), sizes_.width, block, m);
 }
 
-void HeadProducts::AddTransposed(const QueryBlock& block, AttentionOperand a_is,
-                                 const float* scores, AttentionOperand b_is, const float* rows,
-                                 float* sums, RunningSums SumMemory::*running,
-                                 const HeadMemory& m) const {
+void HeadMatmuls::AddTransposed(const QueryBlock& block, AttentionOperand a_is, const float* scores,
+                                AttentionOperand b_is, const float* rows, float* sums,
+                                RunningSums SumMemory::*running, const HeadMemory& m) const {
   MatrixArgs a;
   // The steps of scores are exchanged, which is their transpose without a copy.
   a.a = scores, a.a_row = 1, a.a_term = block.width;
@@ -179,17 +178,17 @@ void HeadProducts::AddTransposed(const QueryBlock& block, AttentionOperand a_is,
   for (std::size_t i = 0; m.judged != nullptr && i < judged_.size(); ++i)
     judged_[i].Add(a_is, b_is, a, sizes_.width, block.first, last, m.judged[i].*running,
                    m.judged[i]);
-  if (!sums_.Makes(scaling::Product::kDx)) return sequence_.matrix(a);
+  if (!sums_.Makes(scaling::LayerMatmul::kDx)) return sequence_.matrix(a);
   sums_.Add(a_is, b_is, a, sizes_.width, block.first, last, m.sums.*running, m.sums);
 }
 
-void HeadProducts::AddValueGradient(const QueryBlock& block, const float* p,
-                                    const HeadMemory& m) const {
+void HeadMatmuls::AddValueGradient(const QueryBlock& block, const float* p,
+                                   const HeadMemory& m) const {
   AddTransposed(block, AttentionOperand::kDvP, p, AttentionOperand::kDvDy, m.dy, m.dv,
                 &SumMemory::dv, m);
 }
 
-void HeadProducts::AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const {
+void HeadMatmuls::AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const {
   AddTransposed(block, AttentionOperand::kDkDs, m.dp, AttentionOperand::kDkQ, m.q, m.dk,
                 &SumMemory::dk, m);
 }

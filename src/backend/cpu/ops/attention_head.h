@@ -62,7 +62,7 @@ struct HeadMemory {
   // the factors of rows (SumMemory::lines) by operand.
   float *k_rounded = nullptr, *q_rounded = nullptr, *work = nullptr, *lines = nullptr;
   SumMemory sums;               // where accumulators make sums
-  SumMemory* judged = nullptr;  // by HeadProducts::judged
+  SumMemory* judged = nullptr;  // by HeadMatmuls::judged
   // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
   // above.
   HeadMemory(const AttentionSizes& sizes, float* memory);
@@ -76,9 +76,9 @@ struct HeadMemory {
 // The products of one head. An attention op makes one for itself and calls it from every worker,
 // each with its own HeadMemory: it has no state that a call changes. `context.kernels` and `sizes`
 // are kept by reference and have to outlive it.
-class HeadProducts {
+class HeadMatmuls {
  public:
-  HeadProducts(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes);
+  HeadMatmuls(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes);
   // Those whose sums accumulators make.
   const HeadSums& sums() const { return sums_; }
   // Those that are made to be judged, by rule.
@@ -111,7 +111,7 @@ class HeadProducts {
                              float* scores) const;
   MatrixArgs TimesRows(const QueryBlock& block, const float* scores, const float* rows,
                        float* out) const;
-  void Multiply(scaling::Product product, AttentionOperand a, AttentionOperand b,
+  void Multiply(scaling::LayerMatmul matmul, AttentionOperand a, AttentionOperand b,
                 const MatrixArgs& args, std::int64_t columns, const QueryBlock& block,
                 const HeadMemory& m) const;
   void AddTransposed(const QueryBlock& block, AttentionOperand a, const float* scores,

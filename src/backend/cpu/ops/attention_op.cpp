@@ -88,7 +88,7 @@ class CpuAttention final : public Op {
     }
     heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
       HeadMemory m = heads_.MemoryOf(worker);
-      PointToCounts(scaling::Product::kForward, pass, image, kv_head, m, &SumMemory::forward);
+      PointToCounts(scaling::LayerMatmul::kForward, pass, image, kv_head, m, &SumMemory::forward);
       heads_.LoadKeys(pass, image, kv_head, m, /*counts=*/true);
       heads_.tensors().LoadPart(2, image, kv_head, m.v);
       heads_.KeysRounded(pass, AttentionOperand::kYV, image, kv_head, m.v, m.v, m, true);
@@ -101,7 +101,7 @@ class CpuAttention final : public Op {
         }
       });
     });
-    FinishCounts(scaling::Product::kForward, pass);
+    FinishCounts(scaling::LayerMatmul::kForward, pass);
     p_stats_.Finish(scores_.PassOfBlocks(pass));
     heads_.operands().Finish(pass, AttentionOperand::kSQ, AttentionOperand::kYV);
     RoundWhole(pass, y, 1, spec_.y, y_stats_, nullptr);
@@ -116,7 +116,7 @@ class CpuAttention final : public Op {
     std::array<float*, 3> raw = GradientMemory();
     heads_.ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
       HeadMemory m = heads_.MemoryOf(worker);
-      PointToCounts(scaling::Product::kDx, pass, image, kv_head, m, &SumMemory::dx);
+      PointToCounts(scaling::LayerMatmul::kDx, pass, image, kv_head, m, &SumMemory::dx);
       heads_.LoadForBackward(pass, image, kv_head, m, /*counts=*/true);
       heads_.KeysRounded(pass, AttentionOperand::kDqK, image, kv_head, m.k, m.k, m, true);
       std::fill_n(m.dk, sizes_.keys * sizes_.step(), 0.0f);
@@ -140,7 +140,7 @@ class CpuAttention final : public Op {
       heads_.tensors().StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
       heads_.tensors().StoreKeys(image, kv_head, m.dv, 1, raw[2]);
     });
-    FinishCounts(scaling::Product::kDx, pass);
+    FinishCounts(scaling::LayerMatmul::kDx, pass);
     ds_stats_.Finish(scores_.PassOfBlocks(pass));
     heads_.operands().Finish(pass, AttentionOperand::kDvP, AttentionOperand::kDkQ);
     if (spec_.rounds_ds) tails_[Decision::kDs].Finish(&ScalerOf(Decision::kDs));
@@ -176,9 +176,9 @@ class CpuAttention final : public Op {
     return std::max(static_cast<std::size_t>(WorkerValues()) * sizeof(float), heads_.bytes());
   }
   // Where the sums themselves (rule 0) and those that are judged are counted; null: nobody asks.
-  scaling::AccumulatorCounts* CountsTo(scaling::Product product, const Pass& pass,
+  scaling::AccumulatorCounts* CountsTo(scaling::LayerMatmul matmul, const Pass& pass,
                                        std::size_t rule) const {
-    const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
+    const MatmulSums& sums = spec_.sums[scaling::IndexOf(matmul)];
     if (rule > 0)
       return pass.bins && rule <= sums.judged.size() ? sums.judged[rule - 1].counts : nullptr;
     return pass.count && sums.rule ? sums.counts : nullptr;
@@ -188,21 +188,21 @@ class CpuAttention final : public Op {
     return counts_[rule * heads + static_cast<std::size_t>(head)];
   }
   std::size_t rules() const { return 1 + heads_.products().judged().size(); }
-  // Where what a head's sums of this product lose is counted.
-  void PointToCounts(scaling::Product product, const Pass& pass, std::int64_t image,
+  // Where what a head's sums of this matmul lose is counted.
+  void PointToCounts(scaling::LayerMatmul matmul, const Pass& pass, std::int64_t image,
                      std::int64_t kv_head, HeadMemory& m,
                      scaling::AccumulatorCounts* SumMemory::*counts) {
     for (std::size_t rule = 0; rule < rules(); ++rule) {
-      if (CountsTo(product, pass, rule) == nullptr) continue;
+      if (CountsTo(matmul, pass, rule) == nullptr) continue;
       scaling::AccumulatorCounts& own = CountsAt(rule, image * sizes_.kv_heads + kv_head);
       own = scaling::AccumulatorCounts();
       SumMemory& sums = rule == 0 ? m.sums : m.judged[rule - 1];
       sums.*counts = &own;
     }
   }
-  void FinishCounts(scaling::Product product, const Pass& pass) {
+  void FinishCounts(scaling::LayerMatmul matmul, const Pass& pass) {
     for (std::size_t rule = 0; rule < rules(); ++rule) {
-      scaling::AccumulatorCounts* const to = CountsTo(product, pass, rule);
+      scaling::AccumulatorCounts* const to = CountsTo(matmul, pass, rule);
       if (to == nullptr) continue;
       *to = scaling::AccumulatorCounts();
       for (std::int64_t i = 0; i < pass.rows * sizes_.kv_heads; ++i) to->Add(CountsAt(rule, i));
@@ -226,19 +226,19 @@ class CpuAttention final : public Op {
 
   // --- Probabilities ---
 
-  float* KeptAt(const QueryBlock& block) {
+  float* StoredAt(const QueryBlock& block) {
     const std::int64_t head = block.image * sizes_.heads + block.head;
     return kept_.data() + (head * sizes_.queries + block.first) * sizes_.keys;
   }
   void Keep(const QueryBlock& block, const float* p) {
     if (kept_.empty()) return;
-    float* kept = KeptAt(block);
+    float* kept = StoredAt(block);
     for (std::int64_t r = 0; r < block.rows; ++r)
       std::copy_n(p + r * block.width, block.seen, kept + r * sizes_.keys);
   }
   // The inverse; padding, which is not stored, becomes zero.
   void Recall(const QueryBlock& block, float* p) {
-    const float* kept = KeptAt(block);
+    const float* kept = StoredAt(block);
     for (std::int64_t r = 0; r < block.rows; ++r) {
       std::copy_n(kept + r * sizes_.keys, block.seen, p + r * block.width);
       std::fill(p + r * block.width + block.seen, p + (r + 1) * block.width, 0.0f);

@@ -5,7 +5,7 @@
 
 #include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
-#include "backend/cpu/ops/kept_update.h"
+#include "backend/cpu/ops/stored_update.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"

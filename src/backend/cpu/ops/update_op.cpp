@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "backend/cpu/ops/kept_update.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/stored_update.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/update_args.h"
 #include "backend/update_rounding.h"
@@ -17,7 +17,7 @@ namespace {
 // A slot with the rule that it is updated by, and how that is done.
 struct RuledSlot {
   const UpdateRule* rule;
-  KeptParameter kept;
+  StoredParameter kept;
   // Whether its base and step are computed as a whole before any of it is kept.
   bool whole() const { return IsMatrixRule(*rule) || HasLength(*rule) || kept.needs_whole(); }
   // Whether the tensor decides how long a step is.
@@ -39,7 +39,7 @@ class CpuUpdate final : public UpdateOp {
       : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       const UpdateRule& own = slots_[slot].other ? *rule_.others : rule_;
-      ruled_.push_back({&own, KeptParameter(own, slots_[slot])});
+      ruled_.push_back({&own, StoredParameter(own, slots_[slot])});
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
         // A segment belongs to one parameter, so that workers write to separate memory and counts
         // can be assigned to slots.
@@ -86,7 +86,7 @@ class CpuUpdate final : public UpdateOp {
 
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
-    std::vector<KeptCounts> totals(slots_.size(), KeptCounts::Start());
+    std::vector<ParameterCounts> totals(slots_.size(), ParameterCounts::Start());
     for (std::size_t i = 0; i < segments_.size(); ++i) totals[segments_[i].slot].Merge(counts_[i]);
     return StatsOfSlots(totals);
   }
@@ -145,7 +145,7 @@ class CpuUpdate final : public UpdateOp {
   }
 
   void Apply(const UpdateStep& step) {
-    if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());
+    if (counted_) counts_.assign(segments_.size(), ParameterCounts::Start());
     if (counted_ && rule_.kind == UpdateRule::Kind::kMuon)
       of_newton_schulz_.assign(slots_.size(), {});
     std::vector<UpdateScalars> scalars(slots_.size());
@@ -195,7 +195,7 @@ class CpuUpdate final : public UpdateOp {
     scalars.minus_step_size = static_cast<float>(step.lr * (rule.beta1 * (1 - share) - 1));
   }
 
-  KeptCounts* CountsOf(std::int64_t segment) {
+  ParameterCounts* CountsOf(std::int64_t segment) {
     return counted_ ? &counts_[static_cast<std::size_t>(segment)] : nullptr;
   }
 
@@ -224,8 +224,8 @@ class CpuUpdate final : public UpdateOp {
 
   // Computes a stretch in copies and keeps it: for values that are rounded, or counted.
   void ByStretches(const UpdateScalars& scalars, const UpdateStep& step, const Segment& segment,
-                   KeptCounts* counts) const {
-    const KeptParameter& kept = ruled_[segment.slot].kept;
+                   ParameterCounts* counts) const {
+    const StoredParameter& kept = ruled_[segment.slot].kept;
     const std::int64_t length = std::max<std::int64_t>(2048, kept.block());
     thread_local std::vector<float> memory;
     memory.resize((2 + kMostStates) * static_cast<std::size_t>(length));
@@ -244,7 +244,7 @@ class CpuUpdate final : public UpdateOp {
   template <class StateAt, class Use>
   void Compute(const UpdateScalars& scalars, const Segment& s, float* base, float* change,
                const StateAt& state_at, const Use& use) const {
-    const KeptParameter& kept = ruled_[s.slot].kept;
+    const StoredParameter& kept = ruled_[s.slot].kept;
     ComputedStretch computed;
     computed.first = s.first, computed.n = s.n, computed.base = base, computed.step = change;
     UpdateArgs args;
@@ -264,7 +264,7 @@ class CpuUpdate final : public UpdateOp {
   // A whole parameter, before any of it is kept: rules of matrices, and states with one scale.
   void AsAWhole(std::size_t slot, const UpdateScalars& scalars, const UpdateStep& step,
                 std::size_t first, std::size_t end) {
-    const KeptParameter& kept = ruled_[slot].kept;
+    const StoredParameter& kept = ruled_[slot].kept;
     const auto n = static_cast<std::size_t>(slots_[slot].value.shape.numel());
     if (whole_.size() < (3 + kMostStates) * n) whole_.resize((3 + kMostStates) * n);
     float *base = whole_.data(), *change = base + n, *master = change + n;
@@ -328,8 +328,8 @@ class CpuUpdate final : public UpdateOp {
   bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;
   std::vector<double> squares_;
-  std::vector<KeptCounts> counts_;  // by segment
-  bool counted_ = false;            // in the last update
+  std::vector<ParameterCounts> counts_;  // by segment
+  bool counted_ = false;                 // in the last update
   UpdatePlan plan_;
   UpdateOutcome outcome_;
 };

@@ -33,12 +33,12 @@ struct CublasContext {
   const float *one = nullptr, *zero = nullptr;
 };
 
-// cuBLAS reads matrices by columns: MatrixProductOf says how a product of rows is one of columns.
+// cuBLAS reads matrices by columns: ColumnMatmulOf says how a product of rows is one of columns.
 class Matrices final : public Matmul {
  public:
   Matrices(const CublasContext& context, const MatmulRequest& request)
       : context_(context),
-        matmul_(MatrixProductOf(request)),
+        matmul_(ColumnMatmulOf(request)),
         type_(TypeOf(request.operands)),
         out_(TypeOf(request.out)),
         scaled_(request.scale) {
@@ -61,7 +61,7 @@ class Matrices final : public Matmul {
   // C = scale * A B; zero: times C, which is not read then.
   void Multiply(const MatmulArguments& a, cublasPointerMode_t mode, const float* scale,
                 const float* zero) const {
-    const MatrixProduct& p = matmul_;
+    const ColumnMatmul& p = matmul_;
     const void* left = p.a_is_first ? a.first : a.second;
     const void* right = p.a_is_first ? a.second : a.first;
     const auto size = [](std::int64_t n) { return static_cast<int>(n); };
@@ -74,7 +74,7 @@ class Matrices final : public Matmul {
   }
 
   const CublasContext& context_;
-  MatrixProduct matmul_;
+  ColumnMatmul matmul_;
   cudaDataType_t type_, out_;
   bool scaled_;
 };

@@ -271,13 +271,13 @@ struct ApplyUpdate {
 // The same if results are stored in fewer bits than fp32, or changes are counted. Counts of the
 // threads are combined one part after another, because all parts together do not fit into shared
 // memory. Stochastic rounding uses the value's index in its slot, as on a CPU.
-struct ApplyKeptUpdate {
-  static constexpr int kThreads = 256, kPhases = 2 * KeptCounts::kParts;
+struct ApplyRoundedUpdate {
+  static constexpr int kThreads = 256, kPhases = 2 * ParameterCounts::kParts;
   struct Shared {
     UpdateCounts counts[kThreads];
   };
   struct Own {
-    KeptCounts counts;
+    ParameterCounts counts;
   };
 
   template <int kPhase>
@@ -285,7 +285,7 @@ struct ApplyKeptUpdate {
     if (!decision->apply) return;
     constexpr int kPart = kPhase / 2;
     if constexpr (kPhase == 0) {
-      own.counts = KeptCounts::Start();
+      own.counts = ParameterCounts::Start();
       Apply(at.thread, segments[at.block], counts != nullptr ? &own.counts : nullptr);
     }
     if (counts == nullptr) return;
@@ -297,15 +297,15 @@ struct ApplyKeptUpdate {
       counts[at.block].of[kPart] = all;
     }
   }
-  ADA_HOST_DEVICE void Apply(int thread, const UpdateSegment& s, KeptCounts* own) const {
+  ADA_HOST_DEVICE void Apply(int thread, const UpdateSegment& s, ParameterCounts* own) const {
     UpdateScalars scalars = inputs->scalars(s.group);
     scalars.gradient_factor = decision->factor;
     const bool momentum = s.state1 != nullptr;
     for (std::int32_t i = thread; i < s.count; i += kThreads) {
-      KeptWeight kept{s.value[i], momentum ? s.state1[i] : 0,
-                      s.state2 != nullptr ? s.state2[i] : 0};
-      UpdateKept(scalars, inputs->rounding, adam, momentum, s.stream, s.first + i, s.gradient[i],
-                 kept, own);
+      WeightAndStates kept{s.value[i], momentum ? s.state1[i] : 0,
+                           s.state2 != nullptr ? s.state2[i] : 0};
+      UpdateAndRound(scalars, inputs->rounding, adam, momentum, s.stream, s.first + i,
+                     s.gradient[i], kept, own);
       s.value[i] = kept.value;
       if (momentum) s.state1[i] = kept.state1;
       if (s.state2 != nullptr) s.state2[i] = kept.state2;
@@ -315,7 +315,7 @@ struct ApplyKeptUpdate {
   const UpdateSegment* segments = nullptr;
   const UpdateInputs* inputs = nullptr;
   const UpdateDecision* decision = nullptr;
-  KeptCounts* counts = nullptr;  // [segments]; null: nothing is counted
+  ParameterCounts* counts = nullptr;  // [segments]; null: nothing is counted
   bool adam = false;
 };
 

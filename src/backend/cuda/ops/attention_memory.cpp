@@ -103,8 +103,8 @@ AttentionMemory::AttentionMemory(const Context& context, const AttentionSpec& sp
   bytes_ = LayOut(nullptr).bytes;
 }
 
-void AttentionMemory::Plan(const Context& context, Product product, const BatchedRequest& request,
-                           Sides sides) {
+void AttentionMemory::Plan(const Context& context, AttentionMatmul product,
+                           const BatchedRequest& request, Sides sides) {
   BatchedRequest wanted = request;
   wanted.operands = operands_;
   products_[product] = context.matmuls.MakeBatched(wanted);
@@ -137,8 +137,9 @@ AttentionMemory::Layout AttentionMemory::LayOut(std::byte* scratch) const {
 
 // Matrices of consecutive heads follow each other, so that a chunk is one call of a batched
 // product.
-void AttentionMemory::Multiply(Product product, const ScoreChunk& chunk, const TensorSpan& first,
-                               const TensorSpan& second, float* out) const {
+void AttentionMemory::Multiply(AttentionMatmul product, const ScoreChunk& chunk,
+                               const TensorSpan& first, const TensorSpan& second,
+                               float* out) const {
   const Sides& sides = sides_[product];
   const auto from = [&](const TensorSpan& span, std::int64_t each) {
     return static_cast<const std::byte*>(span.data) +

@@ -139,7 +139,7 @@ class AttentionMemory {
  public:
   // s = q k^T, y = p v; dv = p^T dy, dp = dy v^T, dq = ds k, dk = ds^T q. A plan has those of its
   // own way, and kScores.
-  enum Product : std::uint8_t { kScores, kY, kDv, kDp, kDq, kDk, kProducts };
+  enum AttentionMatmul : std::uint8_t { kScores, kY, kDv, kDp, kDq, kDk, kAttentionMatmuls };
   AttentionMemory(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes,
                   const ScoreChunks& chunks, bool backward);
 
@@ -163,7 +163,7 @@ class AttentionMemory {
 
   // The product of a chunk's heads: first and second are of the batch or, where they are scores, of
   // the chunk; likewise what comes of it.
-  void Multiply(Product product, const ScoreChunk& chunk, const TensorSpan& first,
+  void Multiply(AttentionMatmul product, const ScoreChunk& chunk, const TensorSpan& first,
                 const TensorSpan& second, float* out) const;
 
  private:
@@ -179,7 +179,8 @@ class AttentionMemory {
   };
   // With null it only counts bytes.
   Layout LayOut(std::byte* scratch) const;
-  void Plan(const Context& context, Product product, const BatchedRequest& request, Sides sides);
+  void Plan(const Context& context, AttentionMatmul product, const BatchedRequest& request,
+            Sides sides);
 
   AttentionSizes sizes_;
   std::int64_t images_;
@@ -187,8 +188,8 @@ class AttentionMemory {
   bool backward_;
   Storage operands_;
   std::size_t bytes_ = 0;
-  std::array<std::shared_ptr<BatchedMatmul>, kProducts> products_;
-  std::array<Sides, kProducts> sides_;
+  std::array<std::shared_ptr<BatchedMatmul>, kAttentionMatmuls> products_;
+  std::array<Sides, kAttentionMatmuls> sides_;
 };
 
 }  // namespace ada::backend::cuda

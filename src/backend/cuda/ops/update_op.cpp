@@ -103,7 +103,8 @@ class CudaUpdate final : public UpdateOp {
     counted_ = plan.count;
     // Here, since nothing can be allocated while an update is recorded.
     if (counted_ && counts_.bytes == 0)
-      counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(KeptCounts));
+      counts_ =
+          context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(ParameterCounts));
   }
 
   void Update() override {
@@ -117,8 +118,8 @@ class CudaUpdate final : public UpdateOp {
       Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
       return;
     }
-    auto* to = counted_ ? reinterpret_cast<KeptCounts*>(counts_.backend) : nullptr;
-    Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
+    auto* to = counted_ ? reinterpret_cast<ParameterCounts*>(counts_.backend) : nullptr;
+    Launch(context_.stream, ApplyRoundedUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
 
   UpdateOutcome Outcome() override {
@@ -131,8 +132,8 @@ class CudaUpdate final : public UpdateOp {
   // Counts of segments are merged on the host, in the order of segments, as on a CPU.
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
-    std::vector<KeptCounts> totals(slots_, KeptCounts::Start());
-    const auto* counts = reinterpret_cast<const KeptCounts*>(counts_.host);
+    std::vector<ParameterCounts> totals(slots_, ParameterCounts::Start());
+    const auto* counts = reinterpret_cast<const ParameterCounts*>(counts_.host);
     for (std::size_t i = 0; i < slot_of_.size(); ++i) totals[slot_of_[i]].Merge(counts[i]);
     return StatsOfSlots(totals);
   }

@@ -187,7 +187,7 @@ bool KeepsScales(const MatmulSpec& spec, Operand operand) {
   const OperandRounding& rounding = spec.operands[IndexOf(operand)];
   const bool blocks = rounding.block && rounding.block->scale == BlockScale::kFp32;
   if (!blocks && !rounding.row_scaled) return false;
-  const ProductSums& sums = spec.sums[IndexOf(operand) / 2];  // each product has two operands
+  const MatmulSums& sums = spec.sums[IndexOf(operand) / 2];  // each product has two operands
   return sums.rule.has_value() || !sums.judged.empty();
 }
 

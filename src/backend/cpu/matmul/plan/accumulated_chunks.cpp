@@ -16,7 +16,7 @@ namespace ada::backend::cpu {
 namespace {
 
 using scaling::AccumulatorCounts;
-using scaling::Product;
+using scaling::LayerMatmul;
 
 constexpr std::int64_t kRowsAtOnce = 32;  // that meet a panel together
 
@@ -40,9 +40,10 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
   using enum Operand;
   const Toward forward = transposed_ ? Toward::kBig : Toward::kSmall;
   const Toward data = transposed_ ? Toward::kSmall : Toward::kBig;
-  if (Takes(Product::kForward))
-    forward_.emplace(RowsOf(Product::kForward, forward, kForwardX, kForwardW));
-  if (Takes(Product::kDx) && spec.dx) data_.emplace(RowsOf(Product::kDx, data, kDxDy, kDxW));
+  if (Takes(LayerMatmul::kForward))
+    forward_.emplace(RowsOf(LayerMatmul::kForward, forward, kForwardX, kForwardW));
+  if (Takes(LayerMatmul::kDx) && spec.dx)
+    data_.emplace(RowsOf(LayerMatmul::kDx, data, kDxDy, kDxW));
   std::size_t scratch = 0;
   for (const std::optional<Rows>* rows : {&forward_, &data_}) {
     if (!*rows) continue;
@@ -50,20 +51,20 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
     scratch = std::max(scratch, RowBytes(**rows));
   }
   context_.scratch.CountOwn(bytes_);
-  if (Takes(Product::kDw) && spec.dy) {
+  if (Takes(LayerMatmul::kDw) && spec.dy) {
     dw_x_ = CodesOfOperand(spec, kDwX), dw_dy_ = CodesOfOperand(spec, kDwDy);
     scratch = std::max(scratch, SliceBytes());
   }
   context_.scratch.Reserve(offset_ + scratch, 0);
   const auto chunks = static_cast<std::size_t>(BlockCount(spec.x.shape.n, most));
   parts_ = {chunks, chunks, static_cast<std::size_t>(weight_slices())};
-  for (std::size_t i = 0; i < scaling::kProducts; ++i)
+  for (std::size_t i = 0; i < scaling::kLayerMatmuls; ++i)
     counts_[i].resize((1 + spec.sums[i].judged.size()) * parts_[i]);
 }
 
-AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward, Operand batch,
+AccumulatedChunks::Rows AccumulatedChunks::RowsOf(LayerMatmul matmul, Toward toward, Operand batch,
                                                   Operand weights) const {
-  Rows rows{product,
+  Rows rows{matmul,
             toward,
             CodesOfOperand(spec_, batch),
             CodesOfOperand(spec_, weights),
@@ -117,8 +118,8 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
   const CodeBlock taken = TakeCodes(memory, kRowsAtOnce * panels.k());
   std::byte* const sums_memory = memory;
   auto* out = reinterpret_cast<float*>(memory + PanelSums::bytes(kRowsAtOnce));
-  const float* scales =
-      operands_.ScalesOf(rows.product == Product::kForward ? Operand::kForwardX : Operand::kDxDy);
+  const float* scales = operands_.ScalesOf(rows.matmul == LayerMatmul::kForward ? Operand::kForwardX
+                                                                                : Operand::kDxDy);
   if (scales != nullptr) scales += chunk.image * from.per_image();
   const int largest = ToCodes(context_, rows.of_batch, batch, chunk.images * from.per_image(),
                               source.values, source.exponents, scales);
@@ -202,19 +203,18 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
 
 void AccumulatedChunks::JudgeRows(const Rows& rows, const Chunk& chunk, const TensorSpan& batch) {
   if (!chunk.pass.bins) return;
-  const std::vector<JudgedSums>& judged = Judged(rows.product);
+  const std::vector<JudgedSums>& judged = Judged(rows.matmul);
   for (std::size_t i = 0; i < judged.size(); ++i)
-    RowSums(rows, judged[i].rule, &CountsAt(rows.product, 1 + i, chunk.image / most_), chunk,
-            batch);
+    RowSums(rows, judged[i].rule, &CountsAt(rows.matmul, 1 + i, chunk.image / most_), chunk, batch);
 }
 
 bool AccumulatedChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (forward_) JudgeRows(*forward_, chunk, x);
-  if (!Makes(Product::kForward)) return others_->Forward(chunk, x);
-  const bool counts = Counts(Product::kForward, chunk.pass);
-  float* y =
-      RowSums(*forward_, *spec_.sums[0].rule,
-              counts ? &CountsAt(Product::kForward, 0, chunk.image / most_) : nullptr, chunk, x);
+  if (!Makes(LayerMatmul::kForward)) return others_->Forward(chunk, x);
+  const bool counts = Counts(LayerMatmul::kForward, chunk.pass);
+  float* y = RowSums(*forward_, *spec_.sums[0].rule,
+                     counts ? &CountsAt(LayerMatmul::kForward, 0, chunk.image / most_) : nullptr,
+                     chunk, x);
   const float factor = rounding_.y_factor();
   const Shape& shape = spec_.y.shape;
   const std::int64_t pixels = chunk.images * shape.h * shape.w;
@@ -231,11 +231,11 @@ bool AccumulatedChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
 
 bool AccumulatedChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (data_) JudgeRows(*data_, chunk, dy);
-  if (!Makes(Product::kDx)) return others_->DataGradient(chunk, dy, alpha);
-  const bool counts = Counts(Product::kDx, chunk.pass);
+  if (!Makes(LayerMatmul::kDx)) return others_->DataGradient(chunk, dy, alpha);
+  const bool counts = Counts(LayerMatmul::kDx, chunk.pass);
   float* dx =
       RowSums(*data_, *spec_.sums[1].rule,
-              counts ? &CountsAt(Product::kDx, 0, chunk.image / most_) : nullptr, chunk, dy);
+              counts ? &CountsAt(LayerMatmul::kDx, 0, chunk.image / most_) : nullptr, chunk, dy);
   const float factor = rounding_.dx_factor();
   if (factor != 1) {
     const std::int64_t values = chunk.images * spec_.x.shape.per_image();
@@ -246,16 +246,16 @@ bool AccumulatedChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, f
 }
 
 bool AccumulatedChunks::sparse_sums_are_inexact() const {
-  return !Makes(Product::kDw) && others_->sparse_sums_are_inexact();
+  return !Makes(LayerMatmul::kDw) && others_->sparse_sums_are_inexact();
 }
 
 std::int64_t AccumulatedChunks::partial_values() const {
-  return Makes(Product::kDw) ? spec_.w.shape.numel() : others_->partial_values();
+  return Makes(LayerMatmul::kDw) ? spec_.w.shape.numel() : others_->partial_values();
 }
 
 // There is one, of the whole batch. db is summed from dy by the op.
 bool AccumulatedChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
-  if (!Makes(Product::kDw)) return others_->Sum(partials, count, dw, db);
+  if (!Makes(LayerMatmul::kDw)) return others_->Sum(partials, count, dw, db);
   ADA_CHECK(count == 1);
   std::copy_n(partials, spec_.w.shape.numel(), dw);
   return true;
@@ -263,31 +263,31 @@ bool AccumulatedChunks::Sum(float* partials, std::int64_t count, float* dw, floa
 
 void AccumulatedChunks::AddPlain(const float* dw, const float* db, bool first,
                                  float* partial) const {
-  ADA_CHECK(!Makes(Product::kDw));
+  ADA_CHECK(!Makes(LayerMatmul::kDw));
   others_->AddPlain(dw, db, first, partial);
 }
 
 // The parts start anew.
-void AccumulatedChunks::Total(Product product, std::size_t rule, AccumulatorCounts& to) {
+void AccumulatedChunks::Total(LayerMatmul matmul, std::size_t rule, AccumulatorCounts& to) {
   to = AccumulatorCounts();
-  for (std::size_t part = 0; part < parts_[scaling::IndexOf(product)]; ++part) {
-    AccumulatorCounts& counts = CountsAt(product, rule, static_cast<std::int64_t>(part));
+  for (std::size_t part = 0; part < parts_[scaling::IndexOf(matmul)]; ++part) {
+    AccumulatorCounts& counts = CountsAt(matmul, rule, static_cast<std::int64_t>(part));
     to.Add(counts);
     counts = AccumulatorCounts();
   }
 }
 
-void AccumulatedChunks::Finish(Product product, const Pass& pass) {
-  const auto at = scaling::IndexOf(product);
-  if (Makes(product) && Counts(product, pass)) Total(product, 0, *spec_.sums[at].counts);
+void AccumulatedChunks::Finish(LayerMatmul matmul, const Pass& pass) {
+  const auto at = scaling::IndexOf(matmul);
+  if (Makes(matmul) && Counts(matmul, pass)) Total(matmul, 0, *spec_.sums[at].counts);
   if (!pass.bins) return;
   for (std::size_t i = 0; i < spec_.sums[at].judged.size(); ++i)
-    Total(product, 1 + i, *spec_.sums[at].judged[i].counts);
+    Total(matmul, 1 + i, *spec_.sums[at].judged[i].counts);
 }
-void AccumulatedChunks::FinishForward(const Pass& pass) { Finish(Product::kForward, pass); }
+void AccumulatedChunks::FinishForward(const Pass& pass) { Finish(LayerMatmul::kForward, pass); }
 void AccumulatedChunks::FinishBackward(const Pass& pass) {
-  Finish(Product::kDx, pass);
-  Finish(Product::kDw, pass);
+  Finish(LayerMatmul::kDx, pass);
+  Finish(LayerMatmul::kDw, pass);
 }
 
 }  // namespace ada::backend::cpu

@@ -163,7 +163,7 @@ class AccumulatedChunks final : public ChunkMatmul {
   bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy, bool first,
                       float* partial) override;
   int slices() const override;
-  bool whole_batch() const override { return Makes(scaling::Product::kDw); }
+  bool whole_batch() const override { return Makes(scaling::LayerMatmul::kDw); }
   void WeightSlice(int slice, const Chunk& batch, const TensorSpan& x, const TensorSpan& dy,
                    float* partial) override;
   bool sparse_sums_are_inexact() const override;
@@ -177,32 +177,32 @@ class AccumulatedChunks final : public ChunkMatmul {
   void FinishBackward(const Pass& pass) override;
 
  private:
-  // One product with the weights: its rule, its operands, and the weights in panels.
+  // One matmul with the weights: its rule, its operands, and the weights in panels.
   struct Rows {
-    scaling::Product product;
+    scaling::LayerMatmul matmul;
     Toward toward;
     CodesOf of_batch, of_weights;
     WeightPanels panels;
     // Where blocks with scales of their own begin in a sum, and its end; empty: there are none.
     std::vector<std::int64_t> blocks;
   };
-  Rows RowsOf(scaling::Product product, Toward toward, Operand batch, Operand weights) const;
-  bool Makes(scaling::Product product) const {
-    return spec_.sums[scaling::IndexOf(product)].rule.has_value();
+  Rows RowsOf(scaling::LayerMatmul matmul, Toward toward, Operand batch, Operand weights) const;
+  bool Makes(scaling::LayerMatmul matmul) const {
+    return spec_.sums[scaling::IndexOf(matmul)].rule.has_value();
   }
-  bool Counts(scaling::Product product, const Pass& pass) const {
-    return pass.count && spec_.sums[scaling::IndexOf(product)].counts != nullptr;
+  bool Counts(scaling::LayerMatmul matmul, const Pass& pass) const {
+    return pass.count && spec_.sums[scaling::IndexOf(matmul)].counts != nullptr;
   }
-  const std::vector<JudgedSums>& Judged(scaling::Product product) const {
-    return spec_.sums[scaling::IndexOf(product)].judged;
+  const std::vector<JudgedSums>& Judged(scaling::LayerMatmul matmul) const {
+    return spec_.sums[scaling::IndexOf(matmul)].judged;
   }
-  // Whether codes of the product are needed at all.
-  bool Takes(scaling::Product product) const { return Makes(product) || !Judged(product).empty(); }
-  // Counts by chunk or slice; rule 0 is the product's own, those that are judged follow.
-  scaling::AccumulatorCounts& CountsAt(scaling::Product product, std::size_t rule,
+  // Whether codes of the matmul are needed at all.
+  bool Takes(scaling::LayerMatmul matmul) const { return Makes(matmul) || !Judged(matmul).empty(); }
+  // Counts by chunk or slice; rule 0 is the matmul's own, those that are judged follow.
+  scaling::AccumulatorCounts& CountsAt(scaling::LayerMatmul matmul, std::size_t rule,
                                        std::int64_t part) {
-    return counts_[scaling::IndexOf(product)]
-                  [rule * parts_[scaling::IndexOf(product)] + static_cast<std::size_t>(part)];
+    return counts_[scaling::IndexOf(matmul)]
+                  [rule * parts_[scaling::IndexOf(matmul)] + static_cast<std::size_t>(part)];
   }
   std::size_t RowBytes(const Rows& rows) const;
   std::size_t SliceBytes() const;
@@ -216,8 +216,8 @@ class AccumulatedChunks final : public ChunkMatmul {
   void SumSlice(const scaling::Accumulator& rule, std::int64_t slice,
                 scaling::AccumulatorCounts* counts, const Chunk& batch, const TensorSpan& x,
                 const TensorSpan& dy, float* partial);
-  void Finish(scaling::Product product, const Pass& pass);
-  void Total(scaling::Product product, std::size_t rule, scaling::AccumulatorCounts& to);
+  void Finish(scaling::LayerMatmul matmul, const Pass& pass);
+  void Total(scaling::LayerMatmul matmul, std::size_t rule, scaling::AccumulatorCounts& to);
 
   Context context_;
   MatmulSpec spec_;
@@ -231,9 +231,9 @@ class AccumulatedChunks final : public ChunkMatmul {
   std::unique_ptr<ChunkMatmul> others_;
   std::optional<Rows> forward_, data_;
   CodesOf dw_x_, dw_dy_;
-  // By product, then by rule and chunk or slice: added up in that order.
-  std::array<std::vector<scaling::AccumulatorCounts>, scaling::kProducts> counts_;
-  std::array<std::size_t, scaling::kProducts> parts_{};  // chunks or slices
+  // By matmul, then by rule and chunk or slice: added up in that order.
+  std::array<std::vector<scaling::AccumulatorCounts>, scaling::kLayerMatmuls> counts_;
+  std::array<std::size_t, scaling::kLayerMatmuls> parts_{};  // chunks or slices
   std::ptrdiff_t bytes_ = 0;
 };
 

@@ -20,7 +20,7 @@ constexpr std::int64_t kSliceRows = 64;  // channels of a slice
 
 bool AccumulatedChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x,
                                        const TensorSpan& dy, bool first, float* partial) {
-  ADA_CHECK(!Makes(scaling::Product::kDw));
+  ADA_CHECK(!Makes(scaling::LayerMatmul::kDw));
   return others_->WeightGradient(chunk, x, dy, first, partial);
 }
 
@@ -31,18 +31,19 @@ std::int64_t AccumulatedChunks::weight_slices() const {
   return window_.groups() * rows * panels;
 }
 int AccumulatedChunks::slices() const {
-  return Makes(scaling::Product::kDw) ? static_cast<int>(weight_slices()) : others_->slices();
+  return Makes(scaling::LayerMatmul::kDw) ? static_cast<int>(weight_slices()) : others_->slices();
 }
 int AccumulatedChunks::judged_slices(const Pass& pass) const {
   if (!pass.bins) return 0;
-  return static_cast<int>(weight_slices()) * static_cast<int>(Judged(scaling::Product::kDw).size());
+  return static_cast<int>(weight_slices()) *
+         static_cast<int>(Judged(scaling::LayerMatmul::kDw).size());
 }
 void AccumulatedChunks::JudgeSlice(int slice, const Chunk& batch, const TensorSpan& x,
                                    const TensorSpan& dy) {
   const std::int64_t slices = weight_slices();
   const auto rule = static_cast<std::size_t>(slice / slices);
-  SumSlice(Judged(scaling::Product::kDw)[rule].rule, slice % slices,
-           &CountsAt(scaling::Product::kDw, 1 + rule, slice % slices), batch, x, dy, nullptr);
+  SumSlice(Judged(scaling::LayerMatmul::kDw)[rule].rule, slice % slices,
+           &CountsAt(scaling::LayerMatmul::kDw, 1 + rule, slice % slices), batch, x, dy, nullptr);
 }
 
 std::size_t AccumulatedChunks::SliceBytes() const {
@@ -56,10 +57,11 @@ std::size_t AccumulatedChunks::SliceBytes() const {
 
 void AccumulatedChunks::WeightSlice(int slice, const Chunk& batch, const TensorSpan& x,
                                     const TensorSpan& dy, float* partial) {
-  if (!Makes(scaling::Product::kDw)) return others_->WeightSlice(slice, batch, x, dy, partial);
-  const bool counts = Counts(scaling::Product::kDw, batch.pass);
-  SumSlice(*spec_.sums[scaling::IndexOf(scaling::Product::kDw)].rule, slice,
-           counts ? &CountsAt(scaling::Product::kDw, 0, slice) : nullptr, batch, x, dy, partial);
+  if (!Makes(scaling::LayerMatmul::kDw)) return others_->WeightSlice(slice, batch, x, dy, partial);
+  const bool counts = Counts(scaling::LayerMatmul::kDw, batch.pass);
+  SumSlice(*spec_.sums[scaling::IndexOf(scaling::LayerMatmul::kDw)].rule, slice,
+           counts ? &CountsAt(scaling::LayerMatmul::kDw, 0, slice) : nullptr, batch, x, dy,
+           partial);
 }
 
 // Values are copied as they are stored, and widened and brought to codes together.

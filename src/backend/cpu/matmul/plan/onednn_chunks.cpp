@@ -86,7 +86,7 @@ OnednnChunks::Buffers OnednnChunks::BuffersOf(int worker) const {
   return b;
 }
 
-Matmul& OnednnChunks::ProductOf(const Chunk& chunk) {
+Matmul& OnednnChunks::MatmulFor(const Chunk& chunk) {
   return *sets_.at(chunk.images).matmuls[static_cast<std::size_t>(chunk.worker)];
 }
 
@@ -101,7 +101,7 @@ bool OnednnChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   const Buffers b = BuffersOf(chunk.worker);
   const float factor = rounding_.y_factor();
   const float* bias = spec_.b ? spec_.b.f32() : nullptr;
-  ProductOf(chunk).Forward(AsF32(x, chunk.images * spec_.x.shape.per_image(), b.x),
+  MatmulFor(chunk).Forward(AsF32(x, chunk.images * spec_.x.shape.per_image(), b.x),
                            sets_.at(chunk.images).forward_weights,
                            factor == 1 ? bias : no_bias_.data(), b.y, b.pad);
   if (factor != 1) MultiplyAndAdd(spec_.y.shape, chunk.images, factor, bias, b.y);
@@ -116,7 +116,7 @@ bool OnednnChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const
   const float* wide_x = AsF32(x, chunk.images * spec_.x.shape.per_image(), b.x);
   const float* wide_dy = AsF32(dy, chunk.images * spec_.y.shape.per_image(), b.y);
   float* dw = first ? partial : b.dw;
-  ProductOf(chunk).BackwardWeights(wide_x, wide_dy, dw, dw + layout_values(), b.pad);
+  MatmulFor(chunk).BackwardWeights(wide_x, wide_dy, dw, dw + layout_values(), b.pad);
   if (first) return true;
   context_.kernels.accumulate(dw, partial,
                               static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4));
@@ -128,7 +128,7 @@ bool OnednnChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const
 bool OnednnChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   const Buffers b = BuffersOf(chunk.worker);
   const float* wide = AsF32(dy, chunk.images * spec_.y.shape.per_image(), b.y);
-  ProductOf(chunk).BackwardData(wide, sets_.at(chunk.images).data_weights, b.dx, b.pad);
+  MatmulFor(chunk).BackwardData(wide, sets_.at(chunk.images).data_weights, b.dx, b.pad);
   if (rounding_.dx_factor() != 1)
     MultiplyAndAdd(spec_.x.shape, chunk.images, rounding_.dx_factor(), nullptr, b.dx);
   rounding_.RoundDx(chunk, b.dx, alpha);

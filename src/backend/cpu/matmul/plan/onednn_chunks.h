@@ -42,7 +42,7 @@ class OnednnChunks final : public ChunkMatmul {
   };
   void Reserve();
   Buffers BuffersOf(int worker) const;
-  Matmul& ProductOf(const Chunk& chunk);
+  Matmul& MatmulFor(const Chunk& chunk);
   const float* AsF32(const TensorSpan& span, std::int64_t values, float* buffer) const;
   std::int64_t layout_values() const;
 

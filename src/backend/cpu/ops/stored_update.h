@@ -28,16 +28,16 @@ struct ComputedStretch {
 };
 
 // One parameter and how it is kept. Different stretches may be kept at the same time.
-class KeptParameter {
+class StoredParameter {
  public:
-  KeptParameter(const UpdateRule& rule, const UpdateSlot& slot);
+  StoredParameter(const UpdateRule& rule, const UpdateSlot& slot);
 
   // Whether nothing is rounded, so that the rule may write in place.
   bool plain() const { return plain_; }
   // Whether a state has one scale for the whole tensor: then no stretch is kept before all are
   // computed.
   bool needs_whole(std::size_t state) const {
-    return coders_[state] && kept_[state].scaling == KeptState::Scaling::kTensor;
+    return coders_[state] && kept_[state].scaling == StateStorage::Scaling::kTensor;
   }
   bool needs_whole() const {
     bool any = false;
@@ -55,14 +55,14 @@ class KeptParameter {
   void Load(std::int64_t first, std::int64_t n, float* master) const;
   // Rounds and stores; counts where `counts` is given.
   void Keep(const ComputedStretch& computed, std::uint64_t seed, std::uint64_t draw,
-            KeptCounts* counts) const;
+            ParameterCounts* counts) const;
 
  private:
   float NewMaster(float base, float step, std::int64_t i, const UpdateRounding& how,
                   float* rest) const;
   void KeepState(std::size_t state, const ComputedStretch& computed, const UpdateRounding& how,
-                 KeptCounts* counts) const;
-  void CountPairs(const ComputedStretch& computed, KeptCounts* counts) const;
+                 ParameterCounts* counts) const;
+  void CountPairs(const ComputedStretch& computed, ParameterCounts* counts) const;
 
   UpdateRule rule_;
   UpdateSlot slot_;
@@ -71,7 +71,7 @@ class KeptParameter {
   std::optional<NumberGrid> arithmetic_;
   NumberGrid masters_;
   std::array<float*, kMostStates> states_ = {}, scales_ = {};
-  std::array<KeptState, kMostStates> kept_ = {};
+  std::array<StateStorage, kMostStates> kept_ = {};
   std::array<NumberGrid, kMostStates> grids_ = {};
   std::array<std::optional<StateCoder>, kMostStates> coders_ = {};
   int denominator_ = -1;  // the state that divides state1; below 0: none

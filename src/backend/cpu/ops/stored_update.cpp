@@ -1,6 +1,6 @@
 // What is kept is rounded once, after the rule; what rounding takes goes where the compensation
 // says.
-#include "backend/cpu/ops/kept_update.h"
+#include "backend/cpu/ops/stored_update.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,7 @@ int DenominatorOf(const UpdateRule& rule) {
 
 }  // namespace
 
-KeptParameter::KeptParameter(const UpdateRule& rule, const UpdateSlot& slot)
+StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
     : rule_(rule), slot_(slot), masters_(GridOf(rule.masters.format)) {
   const bool in_format = rule.arithmetic != UpdateRule::Arithmetic::kFp32;
   if (in_format && !masters_.exact) arithmetic_ = masters_;
@@ -59,10 +59,11 @@ KeptParameter::KeptParameter(const UpdateRule& rule, const UpdateSlot& slot)
     if (!states[i] || rule.kind == Kind::kAdafactor || pair) continue;
     states_[i] = states[i].f32();
     if (scales[i]) scales_[i] = scales[i].f32();
-    kept_[i] = KeptStateOf(rule, i);
+    kept_[i] = StateStorageOf(rule, i);
     if (IsCoded(kept_[i], values)) {
       coders_[i].emplace(kept_[i]);
-      if (kept_[i].scaling == KeptState::Scaling::kBlock) block_ = std::max(block_, kept_[i].block);
+      if (kept_[i].scaling == StateStorage::Scaling::kBlock)
+        block_ = std::max(block_, kept_[i].block);
     } else if (kept_[i].is_scaled()) {
       kept_[i] = {};  // too small: fp32
     }
@@ -72,7 +73,7 @@ KeptParameter::KeptParameter(const UpdateRule& rule, const UpdateSlot& slot)
   denominator_ = DenominatorOf(rule);
 }
 
-void KeptParameter::Load(std::int64_t first, std::int64_t n, float* master) const {
+void StoredParameter::Load(std::int64_t first, std::int64_t n, float* master) const {
   const float* value = slot_.value.f32() + first;
   if (rule_.compensation != Compensation::kRemainder) {
     std::copy(value, value + n, master);
@@ -84,10 +85,10 @@ void KeptParameter::Load(std::int64_t first, std::int64_t n, float* master) cons
 
 // Kahan's sum as torch-optimi has it: the compensation gathers steps, and what the weight did not
 // take of it.
-float KeptParameter::NewMaster(float base, float step, std::int64_t i, const UpdateRounding& how,
-                               float* rest) const {
+float StoredParameter::NewMaster(float base, float step, std::int64_t i, const UpdateRounding& how,
+                                 float* rest) const {
   const auto keep = [&](float x) {
-    return RoundKept(masters_, rule_.masters.stochastic, how, slot_.stream, 0, i, x);
+    return RoundToStorage(masters_, rule_.masters.stochastic, how, slot_.stream, 0, i, x);
   };
   if (rule_.compensation == Compensation::kKahan) {
     const float sum = RoundToGrid(masters_, *rest + step), weight = keep(base + sum);
@@ -102,8 +103,8 @@ float KeptParameter::NewMaster(float base, float step, std::int64_t i, const Upd
   return keep(base + step);
 }
 
-void KeptParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, std::uint64_t draw,
-                         KeptCounts* counts) const {
+void StoredParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, std::uint64_t draw,
+                           ParameterCounts* counts) const {
   UpdateRounding how;
   how.seed = seed, how.draw = draw;
   float* value = slot_.value.f32() + computed.first;
@@ -119,27 +120,27 @@ void KeptParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, st
     const bool rest_moved = rest != nullptr && rest[i] != rest_before;
     counts->of[0].AddChange(masters_, step + (base - from), before, base + step, value[i],
                             rest_moved);
-    if (!masters_.exact) counts->of[1].AddKept(masters_, base + step, value[i]);
+    if (!masters_.exact) counts->of[1].AddStored(masters_, base + step, value[i]);
   }
   for (std::size_t i = 0; i < kMostStates; ++i)
     if (computed.states[i] != nullptr) KeepState(i, computed, how, counts);
   if (counts != nullptr && denominator_ >= 0) CountPairs(computed, counts);
 }
 
-void KeptParameter::KeepState(std::size_t state, const ComputedStretch& computed,
-                              const UpdateRounding& how, KeptCounts* counts) const {
-  const KeptState& kept = kept_[state];
+void StoredParameter::KeepState(std::size_t state, const ComputedStretch& computed,
+                                const UpdateRounding& how, ParameterCounts* counts) const {
+  const StateStorage& kept = kept_[state];
   const NumberGrid& grid = grids_[state];
   const int part = static_cast<int>(state) + 1;
   const float* wide = computed.states[state];
   float* to = states_[state] + computed.first;
   if (!coders_[state]) {
     for (std::int64_t i = 0; i < computed.n; ++i)
-      to[i] =
-          RoundKept(grid, kept.stochastic, how, slot_.stream, part, computed.first + i, wide[i]);
+      to[i] = RoundToStorage(grid, kept.stochastic, how, slot_.stream, part, computed.first + i,
+                             wide[i]);
   } else {
     const StateCoder& coder = *coders_[state];
-    const bool whole = kept.scaling == KeptState::Scaling::kTensor;
+    const bool whole = kept.scaling == StateStorage::Scaling::kTensor;
     const std::int64_t block = whole ? computed.n : kept.block;
     for (std::int64_t begin = 0; begin < computed.n; begin += block) {
       const std::int64_t end = std::min(begin + block, computed.n);
@@ -154,12 +155,12 @@ void KeptParameter::KeepState(std::size_t state, const ComputedStretch& computed
   }
   if (counts == nullptr || (grid.exact && !coders_[state])) return;
   UpdateCounts& found = counts->of[part + 1];
-  for (std::int64_t i = 0; i < computed.n; ++i) found.AddKept(grid, wide[i], to[i]);
+  for (std::int64_t i = 0; i < computed.n; ++i) found.AddStored(grid, wide[i], to[i]);
   // A value lies below the smallest code where it becomes zero.
   if (coders_[state]) found.below = found.zeros_after;
 }
 
-void KeptParameter::CountPairs(const ComputedStretch& computed, KeptCounts* counts) const {
+void StoredParameter::CountPairs(const ComputedStretch& computed, ParameterCounts* counts) const {
   const auto of = static_cast<std::size_t>(denominator_);
   if (states_[0] == nullptr || states_[of] == nullptr) return;
   if (grids_[of].exact && !coders_[of]) return;

@@ -42,7 +42,7 @@ struct MatmulView {
   const run::OperandMatrix *a, *b;
   const run::StoredMatrix *stored_a, *stored_b;
   const run::StoredMatrix* result;
-  const run::ProductSums* sums;
+  const run::MatmulSums* sums;
 };
 std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& matmuls);
 
