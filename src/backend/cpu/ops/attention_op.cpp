@@ -176,7 +176,7 @@ class CpuAttention final : public Op {
   std::size_t WorkerBytes() const {
     return std::max(static_cast<std::size_t>(WorkerValues()) * sizeof(float), heads_.bytes());
   }
-  // Of the sums themselves (rule 0), and of those that are judged. Null: nobody asks.
+  // Where the sums themselves (rule 0), or those that are judged, are counted. Null: nobody asks.
   scaling::AccumulatorCounts* CountsTo(scaling::Product product, const Pass& pass,
                                        std::size_t rule) const {
     const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
