@@ -7,7 +7,7 @@
 
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/pack/operand_steps.h"
-#include "backend/cpu/matmul/plan/fp32_matmul.h"
+#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
@@ -242,7 +242,7 @@ bool HasBf16Products() {
 void Bf16Product(const Context& context, const float* a, const float* b, float* c,
                  std::int64_t rows, std::int64_t columns, std::int64_t terms,
                  NewtonSchulzMemory& memory) {
-  constexpr std::int64_t kRows = 128;
+  constexpr std::int64_t kRows = 256;
   const std::int64_t a_row = Padded(terms), c_row = Padded(columns);
   const auto narrow = [&](const float* from, std::int64_t n, std::vector<std::uint16_t>& to) {
     to.resize(static_cast<std::size_t>(n));
@@ -252,14 +252,15 @@ void Bf16Product(const Context& context, const float* a, const float* b, float* 
                             std::min(n - first, kSegment), RoundOnly(kBf16));
     });
   };
-  narrow(a, rows * a_row, memory.a_bf16), narrow(b, terms * c_row, memory.b_bf16);
+  narrow(a, rows * a_row, memory.a_bf16);
+  if (a != b) narrow(b, terms * c_row, memory.b_bf16);
+  const std::uint16_t* const right = (a == b ? memory.a_bf16 : memory.b_bf16).data();
   const std::int64_t blocks = (rows + kRows - 1) / kRows, last = rows - (blocks - 1) * kRows;
   const auto whole = blocks > 1 ? Bf16Matmul::Make(kRows, c_row, terms, a_row) : nullptr;
   const auto rest = Bf16Matmul::Make(last, c_row, terms, a_row);
   context.pool.For(blocks, [&](std::int64_t block, int) {
     const Bf16Matmul& matmul = block + 1 < blocks ? *whole : *rest;
-    matmul.Run(memory.a_bf16.data() + block * kRows * a_row, memory.b_bf16.data(),
-               c + block * kRows * c_row);
+    matmul.Run(memory.a_bf16.data() + block * kRows * a_row, right, c + block * kRows * c_row);
   });
 }
 

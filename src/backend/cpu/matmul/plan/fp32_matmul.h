@@ -3,7 +3,6 @@
 // primitives are never shared.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -33,16 +32,6 @@ class Matmul {
   virtual std::shared_ptr<const WeightLayout> gradient_layout() const = 0;
   // The most that any of the three calls needs.
   virtual std::size_t scratchpad_bytes() const = 0;
-};
-
-// c [rows, columns] = a [rows, terms] b [terms, columns] of bf16 values with sums in fp32; rows of
-// a lie a_row values apart, the others follow each other. Any thread may call Run.
-class Bf16Matmul {
- public:
-  virtual ~Bf16Matmul() = default;
-  static std::unique_ptr<Bf16Matmul> Make(std::int64_t rows, std::int64_t columns,
-                                          std::int64_t terms, std::int64_t a_row);
-  virtual void Run(const std::uint16_t* a, const std::uint16_t* b, float* c) const = 0;
 };
 
 // "oneDNN 2.6.3"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "error.h"
 
