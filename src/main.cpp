@@ -16,7 +16,7 @@
 
 namespace {
 
-void Tell(const std::string& message) {
+void PrintError(const std::string& message) {
   const std::string name =
       ada::Colored(ada::HasColor(STDERR_FILENO), ada::Color::kRed, "ada-train:");
   std::fprintf(stderr, "%s %s\n", name.c_str(), ada::VisibleLines(message).c_str());
@@ -24,8 +24,8 @@ void Tell(const std::string& message) {
 
 // Prints the message; first ends the other processes, which would otherwise wait for this one.
 int Fail(ada::parallel::World& world, int code, const std::string& message) {
-  if (world.ranks() > 1) ada::parallel::EndAll(world, code, Tell, message);
-  Tell(message);
+  if (world.ranks() > 1) ada::parallel::EndAll(world, code, PrintError, message);
+  PrintError(message);
   return code;
 }
 
@@ -41,7 +41,7 @@ void OccupyStandardStreams() {
 
 // A mapped data file whose disk failed, or that was cut short, raises a signal where it is read.
 // The handler makes only system calls.
-void TellUnreadable(int /*signal*/) {
+void ReportUnreadable(int /*signal*/) {
   constexpr char kText[] =
       "ada-train: a data file could not be read: its disk or server failed, or it was cut short "
       "while it was read\n";
@@ -54,7 +54,7 @@ void TellUnreadable(int /*signal*/) {
 int main(int argc, char** argv) {
   OccupyStandardStreams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
-  std::signal(SIGBUS, TellUnreadable);
+  std::signal(SIGBUS, ReportUnreadable);
   ada::parallel::World world;
   try {
     world = ada::parallel::StartWorld();

@@ -7,6 +7,7 @@ usage: tools/change_files.py
 """
 import pathlib
 import re
+import signal
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -55,4 +56,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`: nobody reads on
     sys.exit(main())

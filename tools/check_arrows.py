@@ -8,6 +8,7 @@ Prints one line per violation, file:line, and exits 1 if there are any.
 """
 import pathlib
 import re
+import signal
 import sys
 import textwrap
 
@@ -181,4 +182,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`: nobody reads on
     sys.exit(main())

@@ -9,6 +9,7 @@ Exit status: 0; 1 packages missing; 2 command line; 3 a file that is damaged or 
 cannot write.
 """
 import argparse
+import io
 import json
 import math
 import os
@@ -105,7 +106,10 @@ def module_names(weights, folder, numpy, checkpoint):
 def write(state, path, pickled):
     if pickled:
         import torch
-        torch.save({name: torch.from_numpy(t.copy()) for name, t in state.items()}, path)
+        whole = io.BytesIO()  # torch's writer of files has no word for a full disk
+        torch.save({name: torch.from_numpy(t.copy()) for name, t in state.items()}, whole)
+        with open(path, "wb") as file:
+            file.write(whole.getbuffer())
     else:
         from safetensors.numpy import save_file
         save_file(state, path, {"format": "pt"})

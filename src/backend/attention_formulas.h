@@ -64,8 +64,8 @@ ADA_HOST_DEVICE static inline TensorMoments ProductMoments(const TensorMoments& 
 }
 // A rule's observation of a product of a gradient and a factor; the extremes of products are
 // computed from the extremes of both, whichever values really meet.
-ADA_HOST_DEVICE static inline scaling::Observation Seen(const TensorMoments& gradient,
-                                                        const TensorMoments& factor) {
+ADA_HOST_DEVICE static inline scaling::Observation ObservationOf(const TensorMoments& gradient,
+                                                                 const TensorMoments& factor) {
   scaling::Observation seen;
   seen.dy = gradient, seen.w = factor;
   seen.product_max = LargestOf(gradient) * LargestOf(factor);

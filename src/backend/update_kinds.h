@@ -160,7 +160,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdemamixTerms(const UpdateScalars& s, 
   return {value, (s.minus_lr * mean) / root};
 }
 
-// The direction of a step whose length depends on the whole tensor (cpu/ops/matrix_updates.h): of
+// The direction of a step whose length depends on the whole tensor (cpu/ops/kept_update.h): of
 // You et al., 2019 (pytorch-optimizer's Lamb), and of Wortsman et al., 2023 (torch-optimi's
 // StableAdamW, whose decays are corrected). a: exp_avg, b: exp_avg_sq.
 template <class R>

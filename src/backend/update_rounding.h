@@ -63,12 +63,14 @@ struct UpdateCounts {
     counts.min_bits = 0xffffffffu;
     return counts;
   }
+  // rest_moved: a compensation took what the weight did not.
   ADA_HOST_DEVICE void AddChange(const NumberGrid& grid, float asked, float before, float sum_of,
-                                 float after) {
+                                 float after, bool rest_moved = false) {
     const std::uint32_t u = MagnitudeBits(asked);
     AddValue(grid, asked, sum_of, after);
-    zeros_after += before == after;  // -0 is 0
-    lost += u != 0 && u < kInfinityBits && before == after;
+    const bool stays = before == after && !rest_moved;  // -0 is 0
+    zeros_after += stays;
+    lost += u != 0 && u < kInfinityBits && stays;
     below += u == 0;
   }
   // `x` was stored as `after`.

@@ -121,9 +121,7 @@ Command AddAssign(CLI::App& app) {
   assign->add_option("--yaml", a->yaml, "write the section there, for train --with")
       ->type_name("FILE");
   AddJson(*assign, a->json);
-  std::vector<ShortOption> shorts = DataOptions();
-  for (const ShortOption& option : MachineOptions()) shorts.push_back(option);
-  AddOverrides(*assign, *a, shorts);
+  AddOverrides(*assign, *a, DataAndMachineOptions());
   return {assign, [a] { return Assign(*a); }};
 }
 

@@ -58,7 +58,7 @@ void AddShort(CLI::App& app, ConfigArguments& a, const ShortOption& option) {
 }
 
 // Notes say what an override dropped; stdout may be CSV, so they go to stderr.
-config::Config WithNotesTold(config::Loaded loaded) {
+config::Config PrintNotes(config::Loaded loaded) {
   for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   return std::move(loaded.config);
 }
@@ -80,6 +80,29 @@ std::vector<ShortOption> DataOptions() {
   return {{"--data", "data.path", "DIR", "the folder of the data set", Value::kText},
           {"--format", "precision.format", "FORMAT", "fp16, bf16 ... or '{exponent: 4, ...}'",
            Value::kYaml}};
+}
+
+std::vector<ShortOption> DataAndMachineOptions() {
+  std::vector<ShortOption> all = DataOptions();
+  for (const ShortOption& option : MachineOptions()) all.push_back(option);
+  return all;
+}
+
+void AddWeights(CLI::App& app, const char* name, const char* type, std::string& weights,
+                const char* more) {
+  const std::string what =
+      "a run's folder, whose newest checkpoint is taken; either file of a\n"
+      "checkpoint; or, with --config, weights alone (safetensors)";
+  app.add_option(name, weights, what + more)->type_name(type);
+}
+
+void AddBest(CLI::App& app, bool& best) {
+  app.add_flag("--best", best, "of a folder: the best checkpoint instead of the newest");
+}
+
+void AddConfig(CLI::App& app, ConfigArguments& a, const char* more) {
+  const std::string what = "the experiment (YAML or JSON), instead of the checkpoint's own";
+  app.add_option("-c,--config", a.config, what + more)->type_name("FILE");
 }
 
 void TakeFile(ConfigArguments& a, const std::string& file) {
@@ -109,14 +132,14 @@ config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   return loaded;
 }
 
-config::Config ConfigOf(ConfigArguments& a) { return WithNotesTold(LoadConfig(a)); }
+config::Config ConfigOf(ConfigArguments& a) { return PrintNotes(LoadConfig(a)); }
 
 config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint) {
   const auto of_checkpoint = [&] {
     const config::Overrides overrides = OverridesOf(a.set);
     return config::LoadText(run::CheckpointConfig(checkpoint), checkpoint + " (config)", overrides);
   };
-  config::Config config = a.config.empty() ? WithNotesTold(of_checkpoint()) : ConfigOf(a);
+  config::Config config = a.config.empty() ? PrintNotes(of_checkpoint()) : ConfigOf(a);
   config::FillDefaults(config);
   return config;
 }

@@ -38,6 +38,14 @@ void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOpti
 // Those that training and evaluation have in common: --device and --threads, --data, --format.
 std::vector<ShortOption> MachineOptions();
 std::vector<ShortOption> DataOptions();
+std::vector<ShortOption> DataAndMachineOptions();
+
+// They add what commands that evaluate share: what names the weights (WeightsAt), --best, and
+// --config. `more` is said after what all of them say.
+void AddWeights(CLI::App& app, const char* name, const char* type, std::string& weights,
+                const char* more = "");
+void AddBest(CLI::App& app, bool& best);
+void AddConfig(CLI::App& app, ConfigArguments& a, const char* more = "");
 
 // Takes FILE, an operand, for a.config. Throws ConfigError where both are given.
 void TakeFile(ConfigArguments& a, const std::string& file);

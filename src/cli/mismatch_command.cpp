@@ -98,7 +98,7 @@ Commands AddMismatchCommands(CLI::App& app) {
       ->allow_extra_args(false);
   mismatch->add_option("-c,--config", a->config, "the experiment, instead of the checkpoint's own")
       ->type_name("FILE");
-  mismatch->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
+  AddBest(*mismatch, a->best);
   mismatch->add_option("--samples", a->options.samples, "that are compared, at most (64)")
       ->type_name("N");
   mismatch->add_flag("--no-layers", a->no_layers, "predictions alone");

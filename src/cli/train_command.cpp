@@ -43,8 +43,7 @@ std::vector<ShortOption> TrainOptions() {
       {"--batch-size", "data.batch_size", "N", "images of a step", Value::kWhole},
       {"--seed", "seed", "N", "key of all random numbers", Value::kWhole},
       {"--policy", "scaling.policy", "POLICY", "how the loss is scaled", Value::kText}};
-  for (const ShortOption& option : DataOptions()) all.push_back(option);
-  for (const ShortOption& option : MachineOptions()) all.push_back(option);
+  for (const ShortOption& option : DataAndMachineOptions()) all.push_back(option);
   all.push_back({"--output", "output", "DIR", "the run's folder; default runs/NAME", Value::kText});
   all.push_back({"--name", "name", "NAME", "the run's name; default: the file's", Value::kText});
   return all;

@@ -526,8 +526,7 @@ struct LogConfig {
   // Steps between logged rows, of which the first step has one; 0: no rows.
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words
-  // Whether they were given; FillDefaults adds operands to those that were not, where some are
-  // rounded.
+  // Whether they were given; FillDefaults adds AddedStatistics to those that were not.
   bool statistics_given = false;
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one. Histograms
   // unset: FillDefaults chooses.

@@ -35,6 +35,10 @@ bool HasStandardNormalization(const Config& config) {
 namespace {
 
 bool IsNarrow(const std::optional<NumberFormat>& format) { return format && *format != kFp32; }
+constexpr int kWideBits = 16;  // of formats that hold nearly all activations
+bool HasFewBits(const std::optional<NumberFormat>& format) {
+  return format && 1 + format->exponent_bits + format->mantissa_bits < kWideBits;
+}
 
 bool RoundsSome(const OperandsConfig& operands) {
   const auto rounds = [](const auto& operand) { return operand && operand->format; };
@@ -46,9 +50,11 @@ bool RoundsSome(const OperandsConfig& operands) {
 struct RoundedRoles {
   bool activations = false, weights = false, gradients = false, weight_gradients = false,
        operands = false;
+  bool short_activations = false;  // in a format of their own, of few bits
 
   void Add(const RoleFormatsConfig& roles, const std::optional<NumberFormat>& format) {
     activations = activations || IsNarrow(roles.activations ? roles.activations : format);
+    short_activations = short_activations || HasFewBits(roles.activations);
     weights = weights || IsNarrow(roles.weights ? roles.weights : format);
     gradients = gradients || IsNarrow(roles.gradients ? roles.gradients : format);
     weight_gradients = weight_gradients || IsNarrow(roles.weight_gradients);
@@ -63,13 +69,26 @@ struct RoundedRoles {
   }
 };
 
-}  // namespace
-
-std::vector<std::string> RoundedStatistics(const PrecisionConfig& precision) {
+RoundedRoles RolesOf(const PrecisionConfig& precision) {
   RoundedRoles rounded;
   rounded.Add(PrecisionAt(precision, 1));
   for (const PrecisionSwitchConfig& change : precision.schedule)
     rounded.Add(PrecisionAt(precision, change.from_step));
+  return rounded;
+}
+
+}  // namespace
+
+std::vector<std::string> AddedStatistics(const PrecisionConfig& precision) {
+  const RoundedRoles rounded = RolesOf(precision);
+  std::vector<std::string> words;
+  if (rounded.short_activations) words.emplace_back("y");
+  if (rounded.operands) words.emplace_back("operands");
+  return words;
+}
+
+std::vector<std::string> RoundedStatistics(const PrecisionConfig& precision) {
+  const RoundedRoles rounded = RolesOf(precision);
   std::vector<std::string> words;
   if (rounded.gradients) words.insert(words.end(), {"dx", "dy"});
   if (rounded.weight_gradients) words.emplace_back("dw");

@@ -15,7 +15,10 @@ bool HasStandardNormalization(const Config& config);
 // The words of log.statistics whose tensors the run rounds, in some layer and some step: dx and dy,
 // dw, y, w, operands. Tensors in fp32 are not rounded.
 std::vector<std::string> RoundedStatistics(const PrecisionConfig& precision);
-// Those of them that log.statistics leaves out: nothing is known of what they lose.
+// Those that log.statistics has beside the gradients where it is not given: operands, and y where
+// activations have a format of their own of fewer than 16 bits.
+std::vector<std::string> AddedStatistics(const PrecisionConfig& precision);
+// Those that are rounded and that log.statistics leaves out: nothing is known of what they lose.
 std::vector<std::string> UncountedStatistics(const Config& config);
 
 // What holds in a step, from 1: precision.schedule applied, and then empty.

@@ -151,8 +151,9 @@ void FillDefaults(Config& config) {
   }
   LogConfig& log = config.log;
   if (!log.histogram_every) log.histogram_every = SparseHistograms(log.every);
-  if (!log.statistics_given && Contains(RoundedStatistics(config.precision), "operands"))
-    log.statistics.emplace_back("operands");
+  if (!log.statistics_given)
+    for (std::string& word : AddedStatistics(config.precision))
+      log.statistics.push_back(std::move(word));
   log.statistics_given = true;
   PrecisionConfig& p = config.precision;
   // Under `reference` the authors' program keeps dw in the gradients' format, so the role follows

@@ -88,6 +88,11 @@ struct TensorScale {
   SharedArray<scaling::TensorScaler> per_tensor_scale;
   scaling::TensorScaleHistory history;
   std::optional<scaling::PredictedScale> predicted = {};
+
+  // For checkpoints. Load throws DataError naming `tensor`. switched: the precision has changed
+  // since; a history then goes on where both formats have one, and what is predicted begins anew.
+  scaling::StateMap Save() const;
+  void Load(const scaling::StateMap& state, const std::string& tensor, bool switched);
 };
 
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
@@ -174,12 +179,13 @@ struct ScalePoint {
   scaling::LayerScaler* scaler;  // null at a branch point
 };
 
-// A tensor with a per-tensor scale: "conv1.y", "input.y", "loss.dx". stats: of its last rounding;
-// null in an evaluation graph.
+// A tensor with a per-tensor scale: "conv1" and "y", "fc" and "forward.w", "loss" and "dx". stats:
+// of its last rounding; null in an evaluation graph.
 struct ScaledTensor {
-  std::string name;
+  std::string layer, tensor;
   TensorScale* scale;
   const TensorStats* stats;
+  std::string name() const { return layer + "." + tensor; }
 };
 
 // What was counted of an operand of attention.

@@ -323,13 +323,9 @@ std::vector<ScalePoint> ListScales(const Bindings& bindings) {
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
                                             const std::vector<RoundingPoint>& roundings) {
   std::vector<ScaledTensor> list;
-  const auto add = [&](const std::string& layer, const std::string& tensor,
-                       const TensorStats* stats) {
-    TensorScale* scale = bindings.styles->ScaleOf(layer, tensor);
-    if (!scale) return;
-    list.push_back({layer + "." + tensor, scale, bindings.training ? stats : nullptr});
-  };
-  for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
+  for (const RoundingPoint& point : roundings)
+    if (TensorScale* scale = bindings.styles->ScaleOf(point.layer, point.tensor))
+      list.push_back({point.layer, point.tensor, scale, bindings.training ? point.stats : nullptr});
   return list;
 }
 

@@ -119,9 +119,10 @@ layers::OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   // The op that reads y first records its largest magnitude; measured_x tells that op to do so.
-  parts.y_amax_deferred = b_.plan->amax_takers[op.output] >= 0;
+  parts.y_amax_deferred = b_.plan->amax_deferred_to[op.output] >= 0;
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
-  if (b_.plan->amax_takers[n.inputs[0]] == op.node) parts.measured_x = RoundedValue(n.inputs[0]);
+  if (b_.plan->amax_deferred_to[n.inputs[0]] == op.node)
+    parts.measured_x = RoundedValue(n.inputs[0]);
   // A pool writes positions, and the unpooling that names the pool reads the same memory; null for
   // all other layers.
   parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];

@@ -24,7 +24,23 @@ RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
       results_(results),
       bins_arena_(bins) {
   if (!share) return;
-  for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
+  for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name()] = t.scale;
+}
+
+scaling::StateMap TensorScale::Save() const {
+  const scaling::TensorScaler& scaler = *per_tensor_scale.host;
+  return predicted ? scaling::SavePredictedScale(*predicted, scaler)
+                   : scaling::SaveTensorScale(history, scaler);
+}
+
+// The formats before and after a switch may differ (AdoptTensorScale).
+void TensorScale::Load(const scaling::StateMap& state, const std::string& tensor, bool switched) {
+  scaling::TensorScaler& scaler = *per_tensor_scale.host;
+  // What was predicted is of no use to a history.
+  if (switched && (predicted || scaling::IsPredictedScale(state))) return;
+  if (predicted) return scaling::LoadPredictedScale(state, tensor, *predicted, scaler);
+  const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
+  load(state, tensor, history, scaler);
 }
 
 // Each name has one scale: further calls for it, for example when a plan is made again, return the

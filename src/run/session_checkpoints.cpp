@@ -84,12 +84,8 @@ CheckpointState Session::State() {
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   s.layers.insert(layer_states_.begin(), layer_states_.end());
-  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors()) {
-    const scaling::TensorScaler& scaler = *t.scale->per_tensor_scale.host;
-    s.tensors[t.name] = t.scale->predicted
-                            ? scaling::SavePredictedScale(*t.scale->predicted, scaler)
-                            : scaling::SaveTensorScale(t.scale->history, scaler);
-  }
+  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
+    s.tensors[t.name()] = t.scale->Save();
   s.tensors.merge(trainer_.SaveScales());
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();

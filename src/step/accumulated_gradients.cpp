@@ -94,7 +94,7 @@ void AccumulatedGradients::Add(const backend::Pass& pass, std::size_t place, boo
       const float before = kept * inverse, wide = before + part, asked = wide * scale;
       kept = rounds ? backend::RoundKept(grid_, stochastic_, how, stream, 0, i, asked) : asked;
       if (pass.count && scaled.rounds) count.AddChange(grid_, part, before * scale, asked, kept);
-      saturated[segment] += std::fabs(kept) >= top;
+      saturated[segment] += scales_ && std::fabs(kept) >= top;
       part = last ? kept * back : 0.0f;
     }
   });

@@ -53,22 +53,26 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
 }
 
 const TensorTotals* LostMost(const LayerTotals& layers) {
-  const TensorTotals* most = nullptr;
-  for (const TensorTotals& tensor : layers.tensors())
-    if (!IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0 &&
-        (most == nullptr || tensor.lost_mean() > most->lost_mean()))
-      most = &tensor;
-  return most;
+  return WorstTensor(layers, &TensorTotals::lost_mean, [](const TensorTotals& tensor) {
+    return !IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0;
+  });
+}
+
+std::string LostShares(const TensorTotals& tensor) {
+  return Formatted("%.3f %% on the mean, %.3f %% at most", tensor.lost_mean(), tensor.lost_max);
 }
 
 std::string LostText(const LayerTotals& layers, const Coverage& coverage) {
   if (coverage.counted.empty())
     return "what tensors lose was not counted (log.every, log.statistics)";
   const TensorTotals* most = LostMost(layers);
-  if (most == nullptr) return "no value was lost of " + coverage.Text();
-  return most->layer + "." + most->tensor + " lost most, " +
-         Formatted("%.3f %% on the mean, %.3f %% at most, of ", most->lost_mean(), most->lost_max) +
-         coverage.Text();
+  if (most != nullptr)
+    return most->layer + "." + most->tensor + " lost most, " + LostShares(*most) + ", of " +
+           coverage.Text();
+  const auto broken = std::count_if(layers.tensors().begin(), layers.tensors().end(),
+                                    [](const TensorTotals& t) { return t.broken_rows > 0; });
+  return "no value was lost of " + coverage.Text() +
+         (broken == 0 ? "" : "; " + Counted(broken, "tensor") + " held inf or NaN");
 }
 
 }  // namespace ada::telemetry

@@ -26,8 +26,12 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
 // counted. Changes of weights (update) are not asked: what they lose is not lost on the way.
 const TensorTotals* LostMost(const LayerTotals& layers);
 
-// "lm_head.dx.dy lost most, 23.042 % on the mean, 31.3 % at most, of dx and operands, 11 of 250
-// steps", or "no value was lost of ...", or that nothing was counted.
+// "23.042 % on the mean, 31.300 % at most", of the logged steps.
+std::string LostShares(const TensorTotals& tensor);
+
+// "lm_head.dx.dy lost most, 23.042 % on the mean, 31.300 % at most, of dx and operands, 11 of 250
+// steps", or "no value was lost of ...", with the tensors that held inf or NaN, or that nothing was
+// counted.
 std::string LostText(const LayerTotals& layers, const Coverage& coverage);
 
 }  // namespace ada::telemetry

@@ -16,8 +16,8 @@ std::string Loss(const TensorTotals& t) {
   const std::string format = t.last_format.empty() ? "its format" : t.last_format;
   const std::string where = format + " at scale " + NineDigits(t.last_scale);
   if (t.left_empty) return "all of its values underflowed in " + where;
-  return Formatted("it lost %.3g %%", t.last_pct) + " in " + where +
-         "; what was left became zero in the network itself (dead ReLUs, weights of zero)";
+  return (t.last_pct > 0 ? Formatted("it lost %.3g %%", t.last_pct) : "it lost nothing") + " in " +
+         where + "; what was left became zero in the network itself (dead ReLUs, weights of zero)";
 }
 
 // A tensor of the backward pass whose values were not all zero before it was rounded.

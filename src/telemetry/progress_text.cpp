@@ -100,12 +100,12 @@ double Printable(double value) { return std::isnan(value) ? NAN : value; }
 std::string FormatProgress(const ProgressState& state, int width, bool color) {
   const bool lost = !std::isfinite(state.loss);
   return Joined(
-      {{OutOf("epoch", state.epoch, state.epochs), 4},
+      {{OutOf("epoch", state.epoch, state.epochs), 3},
        {OutOf("step", state.step, state.steps), 6},
        {Formatted("loss %.4g", Printable(state.loss)), 5, lost ? Color::kRed : Color::kPlain},
-       {Formatted("acc %.1f%%", Printable(100 * state.accuracy)), 3},
+       {Formatted("acc %.1f%%", Printable(100 * state.accuracy)), 2},
        {Formatted("scale %.9g", Printable(state.scale)), 1},
-       {"skipped " + std::to_string(state.skipped), 2,
+       {"skipped " + std::to_string(state.skipped), state.skipped > 0 ? 4 : 0,
         state.skipped > 0 ? Color::kYellow : Color::kPlain},
        {RateText(state.images_per_second, state.tokens), 7},
        {LeftText(state.seconds_left), 8, Color::kBold}},

@@ -53,8 +53,8 @@ std::string FormatCount(double value);
 // "0:07", "12:34", "1:02:03", "2d 03:04" (days, hours, minutes).
 std::string FormatDuration(double seconds);
 // "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
-// 1:02:03" in at most `width` columns: scale goes first, then skipped, accuracy, epoch, loss and
-// step; rate and time left stay. `color`: for a terminal that has colors.
+// 1:02:03" in at most `width` columns: "skipped 0" goes first, then scale, accuracy, epoch,
+// "skipped 2", loss and step; rate and time left stay. `color`: for a terminal that has colors.
 std::string FormatProgress(const ProgressState& state, int width = std::numeric_limits<int>::max(),
                            bool color = false);
 // "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns;

@@ -242,12 +242,11 @@ std::optional<LostFromTheStart> FindLostFromTheStart(const LayerTotals& layers) 
   std::int64_t first_step = 0;
   for (const TensorTotals& t : layers.tensors())
     if (t.pct_rows > 0 && (first_step == 0 || t.first_step < first_step)) first_step = t.first_step;
-  const TensorTotals* most = nullptr;
-  for (const TensorTotals& t : layers.tensors())
-    if (CarriesS(t.tensor) && !IsOperand(t.tensor) && t.first_step == first_step &&
-        t.first_pct >= kHalf && t.last_scale < kGrown * t.first_scale &&
-        (most == nullptr || t.first_pct > most->first_pct))
-      most = &t;
+  const TensorTotals* most =
+      WorstTensor(layers, &TensorTotals::first_pct, [&](const TensorTotals& t) {
+        return CarriesS(t.tensor) && !IsOperand(t.tensor) && t.first_step == first_step &&
+               t.first_pct >= kHalf && t.last_scale < kGrown * t.first_scale;
+      });
   if (most == nullptr) return std::nullopt;
   return LostFromTheStart{most->layer,     most->tensor,      most->first_format,
                           most->first_pct, most->first_scale, most->first_step};

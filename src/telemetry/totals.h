@@ -4,6 +4,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -151,6 +152,17 @@ class LayerTotals {
   std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows
   std::int64_t broken_blocks_ = 0;                               // rows
 };
+
+// The tensor with the largest `share`, a function or member of its totals, of those that `counts`
+// holds for; the first of equal ones. Null: there is none.
+template <class Share, class Counts>
+const TensorTotals* WorstTensor(const LayerTotals& layers, const Share& share,
+                                const Counts& counts) {
+  const TensorTotals* worst = nullptr;
+  for (const TensorTotals& t : layers.tensors())
+    if (counts(t) && (!worst || std::invoke(share, t) > std::invoke(share, *worst))) worst = &t;
+  return worst;
+}
 
 // The gradient that the first logged step lost most of, where that was half of it or more; nothing
 // where all kept more. Operands are not asked: no S of the policy is theirs alone.

@@ -13,7 +13,7 @@ namespace ada::vision {
 namespace {
 
 template <class T>
-struct KeptBox {
+struct SelectedBox {
   BasicBox<T> box;
   T area;
 };
@@ -21,7 +21,7 @@ struct KeptBox {
 // Returns what Overlap(a, b) >= overlap is for thresholds above 0, with areas that are computed
 // once. Boxes without an intersection have no IoU that reaches such a threshold.
 template <class T>
-bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
+bool Overlaps(const SelectedBox<T>& a, const SelectedBox<T>& b, T overlap) {
   const T height = std::min(a.box.y1, b.box.y1) - std::max(a.box.y0, b.box.y0);
   const T width = std::min(a.box.x1, b.box.x1) - std::max(a.box.x0, b.box.x0);
   if (!(height > 0 && width > 0)) return false;
@@ -32,9 +32,9 @@ bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
 // The boxes that were kept, by the places of their centers: two boxes whose IoU is t have centers
 // no farther apart than Reach(t) times the width (height) of either.
 template <class T>
-class KeptBoxes {
+class SelectedBoxes {
  public:
-  KeptBoxes(std::span<const BasicBox<T>> boxes, std::span<const std::int32_t> order, T overlap)
+  SelectedBoxes(std::span<const BasicBox<T>> boxes, std::span<const std::int32_t> order, T overlap)
       : overlap_(overlap), reach_(Reach(overlap)) {
     // Boxes without an intersection have an IoU, 0, that reaches thresholds up to 0.
     all_ = !(overlap > 0) || order.size() < kFew;
@@ -50,9 +50,9 @@ class KeptBoxes {
   // Returns whether a box that was kept overlaps the candidate too much. A single cell holds all
   // boxes where the grid is not worth it or does not exist: few boxes, thresholds up to 0, centers
   // that are not finite.
-  bool Suppress(const KeptBox<T>& candidate) const {
+  bool Suppress(const SelectedBox<T>& candidate) const {
     if (all_) {
-      return std::any_of(cells_[0].begin(), cells_[0].end(), [&](const KeptBox<T>& better) {
+      return std::any_of(cells_[0].begin(), cells_[0].end(), [&](const SelectedBox<T>& better) {
         return overlap_ > 0 ? Overlaps(better, candidate, overlap_)
                             : Overlap(better.box, candidate.box) >= overlap_;
       });
@@ -62,7 +62,7 @@ class KeptBoxes {
     const auto [left, right] = x_.Around(b.x0, b.x1, reach_);
     for (std::size_t row = top; row <= bottom; ++row) {
       for (std::size_t column = left; column <= right; ++column) {
-        for (const KeptBox<T>& better : cells_[row * kCells + column]) {
+        for (const SelectedBox<T>& better : cells_[row * kCells + column]) {
           if (Overlaps(better, candidate, overlap_)) return true;
         }
       }
@@ -70,7 +70,7 @@ class KeptBoxes {
     return false;
   }
 
-  void Add(const KeptBox<T>& kept) {
+  void Add(const SelectedBox<T>& kept) {
     const std::size_t cell =
         all_ ? 0
              : y_.CellOf(kept.box.y0, kept.box.y1) * kCells + x_.CellOf(kept.box.x0, kept.box.x1);
@@ -111,20 +111,20 @@ class KeptBoxes {
   T overlap_, reach_;
   bool all_ = false;
   Axis y_, x_;
-  std::vector<std::vector<KeptBox<T>>> cells_;
+  std::vector<std::vector<SelectedBox<T>>> cells_;
 };
 
 template <class T>
 std::vector<std::int32_t> SuppressAs(std::span<const BasicBox<T>> boxes,
                                      std::span<const std::int32_t> order, T overlap, int limit) {
   std::vector<std::int32_t> kept;
-  KeptBoxes<T> kept_boxes(boxes, order, overlap);
+  SelectedBoxes<T> selected(boxes, order, overlap);
   for (const std::int32_t i : order) {
     const BasicBox<T>& box = boxes[static_cast<std::size_t>(i)];
-    const KeptBox<T> candidate{box, box.Area()};
-    if (kept_boxes.Suppress(candidate)) continue;
+    const SelectedBox<T> candidate{box, box.Area()};
+    if (selected.Suppress(candidate)) continue;
     kept.push_back(i);
-    kept_boxes.Add(candidate);
+    selected.Add(candidate);
     if (limit > 0 && static_cast<int>(kept.size()) >= limit) break;
   }
   return kept;

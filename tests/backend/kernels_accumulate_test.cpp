@@ -9,7 +9,7 @@
 
 #include "backend/cpu/accumulate_kernels.h"
 #include "number/number_grid.h"
-#include "scaling/rules/accumulated_product.h"
+#include "scaling/accumulated_product.h"
 
 namespace ada::backend::cpu {
 namespace {

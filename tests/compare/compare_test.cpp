@@ -2,7 +2,7 @@
 // is wrong, be it by one bit, one count or one decision.
 #include <doctest/doctest.h>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/compare/tolerances.h"
 #include "backend/isa_setting.h"
 #include "compare/breaking_backend.h"
 #include "compare/network_steps.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <variant>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/compare/tolerances.h"
 #include "backend/isa_setting.h"
 #include "backend/passing_backend.h"
 #include "backend/values.h"

@@ -71,6 +71,20 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("activations in few bits of their own are counted unless statistics are given") {
+    const auto filled = [](const std::string& precision) {
+      Config config = LoadText(kStart + precision, "log.yaml", {}).config;
+      FillDefaults(config);
+      return config.log.statistics;
+    };
+    const Texts more = {"dx", "dy", "dw", "y"};
+    CHECK(filled("precision: {format: bf16, activations: fp8_e3m4}\n") == more);
+    CHECK(filled("precision: {layers: [{match: conv1, activations: fp4_e2m1}]}\n") == more);
+    CHECK(filled("precision: {schedule: [{from_step: 5, activations: fp8_e4m3}]}\n") == more);
+    CHECK(filled("precision: {activations: fp16}\n") == Texts{"dx", "dy", "dw"});
+    CHECK(filled("precision: {activations: fp8_e4m3}\nlog: {statistics: [dx]}\n") == Texts{"dx"});
+  }
+
   TEST_CASE("what is rounded and not counted is named") {
     const auto uncounted = [](const std::string& text) {
       Config config = LoadText(kStart + text, "log.yaml", {}).config;

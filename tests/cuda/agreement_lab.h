@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/compare/tolerances.h"
 #include "backend/moments.h"
 #include "cuda/on_both.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/compare/tolerances.h"
 #include "compare/network_steps.h"
 #include "cuda/agreement_lab.h"
 

@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/matmuls.h"
+#include "backend/cuda/rounding/next_decisions.h"
 #include "backend/cuda/side_stream.h"
 #include "cuda/host/host_stream.h"
 
@@ -28,8 +29,8 @@ class Borrowed final : public cuda::Matmuls {
 
 struct HostContext {
   explicit HostContext(cuda::Matmuls& matmuls)
-      : context{stream,  scratch,          shared, &values,        options,
-                matmuls, diagnostic_lines, memory, weight_refresh, side_stream},
+      : context{stream,           scratch, shared,         &values,     options,       matmuls,
+                diagnostic_lines, memory,  weight_refresh, side_stream, next_decisions},
         side_stream(context,
                     [&matmuls](cuda::Stream&) { return std::make_unique<Borrowed>(matmuls); }) {}
   HostContext(const HostContext&) = delete;
@@ -42,6 +43,7 @@ struct HostContext {
   DeviceOptions options;
   cuda::DiagnosticLines diagnostic_lines;
   cuda::WeightRefresh weight_refresh{stream, memory};
+  cuda::NextDecisions next_decisions;
   cuda::Context context;
   cuda::SideStream side_stream;
 };

@@ -17,8 +17,8 @@ PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
 # launches by themselves: totals of batch norms of many parts, which run as the second of a
 # LastBlockKernel there, and the rounding of a dw apart from its making.
 ELSEWHERE = re.compile(
-    r"(Join|Put|Take)(Looks|Tails|Seen|Statistics|GradientSums|Largest|Moments)|JoinTailsKernel"
-    r"|PutSeen|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum"
+    r"(Join|Put|Take)(Looks|Tails|Observations?|Statistics|GradientSums|Largest|Moments)|JoinTailsKernel"
+    r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum"
     r"|StoreUnscaled|ApplyKeptUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
     r"|^RoundValuesKernel<StoredValues>$|LargestOfProcesses")
 

@@ -137,13 +137,13 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("switches: what the steps of a run ask for with each") {
-    const auto asked = [](const CudaSwitches& switches) {
+    const auto asked = [](const CudaSwitches& switches, const std::string& policy = "none") {
       auto stream = std::make_unique<cuda::HostStream>(switches);
       cuda::HostStream& names = *stream;
       const auto backend = cuda::MakeBackendOn(std::move(stream), {"test", "none"}, {});
       names.KeepNames();
       const testing::TempFolder folder;
-      Train(Small("scaling.policy=none;log.every=0"), folder.path(), 7, *backend);
+      Train(Small("log.every=0;scaling.policy=" + policy), folder.path(), 7, *backend);
       return names.TakeNames();
     };
     // How many of them have `part` in their name.
@@ -167,6 +167,10 @@ TEST_SUITE("cpu") {
     switches = {}, switches.last_block = false;
     const std::vector<std::string> apart = asked(switches);
     for (const char* name : {"DecideUpdate", "LossSum"}) CHECK(count(apart, name) > 0);
+    // From the second pass on layers' scales are decided by the launch that takes the moments of
+    // dy.
+    CHECK(count(asked(switches, "adaptive"), "DecideNext") > 0);
+    CHECK(count(asked({}, "adaptive"), "DecideNext") == 0);
     switches = {}, switches.round = false;
     CHECK(count(asked(switches), "ScaledSum") > 0);
   }

@@ -21,7 +21,7 @@ class BoundRoundingReader {
  public:
   BoundRoundingReader(const FakeBackend& backend, const Graph& graph) {
     for (const ScaledTensor& tensor : graph.scaled_tensors())
-      names_[tensor.scale->per_tensor_scale.backend] = tensor.name;
+      names_[tensor.scale->per_tensor_scale.backend] = tensor.name();
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
     for (const backend::OpSpec& spec : backend.specs)
       std::visit([this](const auto& s) { AddOp(s); }, spec);

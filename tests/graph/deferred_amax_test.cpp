@@ -37,9 +37,10 @@ Left LeftIn(const config::ModelConfig& model, const Setting& setting) {
   const Plan plan = MakePlan(network, spec);
   Left left;
   const auto name = [&](int node) { return network.nodes[node].config.name; };
-  for (std::size_t value = 1; value < plan.amax_takers.size(); ++value)
-    if (plan.amax_takers[value] >= 0)
-      left.values.insert(name(static_cast<int>(value) - 1) + ">" + name(plan.amax_takers[value]));
+  for (std::size_t value = 1; value < plan.amax_deferred_to.size(); ++value)
+    if (plan.amax_deferred_to[value] >= 0)
+      left.values.insert(name(static_cast<int>(value) - 1) + ">" +
+                         name(plan.amax_deferred_to[value]));
   for (const GradientPlan& gradient : plan.gradients)
     if (gradient.amax_deferred) left.gradients.insert(name(gradient.node));
   return left;

@@ -33,7 +33,7 @@ struct Built {
   std::map<std::string, const TensorScale*> Scales() const {
     std::map<std::string, const TensorScale*> scales;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
-      CHECK(scales.emplace(tensor.name, tensor.scale).second);
+      CHECK(scales.emplace(tensor.name(), tensor.scale).second);
     }
     return scales;
   }
@@ -46,7 +46,7 @@ Precision Stochastic(Precision precision) {
 
 std::vector<std::string> NamesOf(const Built& built) {
   std::vector<std::string> names;
-  for (const ScaledTensor& tensor : built.graph->scaled_tensors()) names.push_back(tensor.name);
+  for (const ScaledTensor& tensor : built.graph->scaled_tensors()) names.push_back(tensor.name());
   return names;
 }
 
@@ -145,7 +145,7 @@ TEST_SUITE("cpu") {
       CHECK(graph->graph->roundings().empty());
       for (const ScaledTensor& tensor : graph->graph->scaled_tensors()) {
         CHECK(tensor.stats == nullptr);
-        CHECK((tensor.scale == of_trained.at(tensor.name)) == (graph == &shared));
+        CHECK((tensor.scale == of_trained.at(tensor.name())) == (graph == &shared));
         CHECK(tensor.scale->history.rule.format_max == 448);
       }
       CHECK(graph->backend.inputs[0].y_stats == nullptr);

@@ -12,7 +12,7 @@
 #include "golden_table.h"
 #include "io/tensor_files/safetensors.h"
 #include "number/number_grid.h"
-#include "scaling/rules/accumulated_product.h"
+#include "scaling/accumulated_product.h"
 
 namespace ada::scaling {
 namespace {

@@ -468,6 +468,53 @@ class Advise(unittest.TestCase):
         self.assertIn("no value was lost of dx, ", self.advice()[0])
         self.assertIn("not counted: dy, y, w and operands", self.advice()[0])
 
+    def test_a_reason_has_the_shares_of_the_counts(self):
+        for sets in (["precision={format: bf16, layers: [{match: f1, activations: fp4_e2m1}]}"],
+                     ["precision.gradients=fp8_e4m3"], ["precision={format: bf16, operands: nvfp4}"]):
+            with self.subTest(sets):
+                self.train("log.histogram_every=5", *sets)
+                shares = {}
+                for row in self.rows("underflow.csv"):
+                    left = int(row["numel"]) - int(row["zeros_before"])
+                    if left:
+                        shares.setdefault(f"{row['layer']}.{row['tensor']}", []).append(
+                            100 * (int(row["underflow"]) + int(row["overflow"])) / left)
+                found = re.findall(r"([\w.]+)(?: \([^)]*\))? los(?:t|es),?(?: whatever S is,)? ([\d.]+) "
+                                   r"% (on the mean|at most), ([\d.]+) %", "\n".join(self.advice()))
+                self.assertTrue(found, self.advice())
+                for tensor, first, which, second in found:
+                    mean, most = (first, second) if which == "on the mean" else (second, first)
+                    self.assertAlmostEqual(float(mean), sum(shares[tensor]) / len(shares[tensor]),
+                                           delta=0.006 * float(mean))
+                    self.assertAlmostEqual(float(most), max(shares[tensor]),
+                                           delta=0.006 * float(most))
+
+    def test_operands_without_a_scale_get_one(self):
+        lines, _ = self.prove("precision={format: bf16, operands: {dy: fp8_e5m2}}",
+                              "log.histogram_every=0", "data.batch_size=64")
+        self.assertRegex(lines[0], r"^precision: \{operands: .*tensor_scaling: ")
+        self.assertIn("without a scale of its own", lines[0])
+        with open(self.folder / "better/underflow.csv", encoding="utf-8", newline="") as file:
+            lost = [float(row["underflow_pct_nonzero"] or 0) for row in csv.DictReader(file)
+                    if row["tensor"].endswith(".dy")]
+        self.assertLess(max(lost), 10)
+
+    def test_sums_of_all_products_that_lose_are_mended(self):
+        short = "{group: 16, fraction_bits: 4, accumulator: {exponent: 8, mantissa: 4}}"
+        lines, _ = self.prove("precision={format: bf16, operands: bf16, accumulate: %s}" % short)
+        self.assertRegex(lines[0], r"^precision: \{accumulate: ")
+        self.assertIn("in fp32 they lose less", lines[0])
+        # A sum over the 16 images of a batch is one addition, which loses little.
+        self.assertIn("  accumulate: {forward: none, dx: none, dw: {group: 16",
+                      (self.folder / "better/config.yaml").read_text("utf-8"))
+
+    def test_a_layers_own_scale_is_what_is_too_large(self):
+        lines, loss = self.prove("scaling={policy: adaptive, layers: [{match: f2, total_scale: "
+                                 "1e30}]}")
+        self.assertRegex(lines[0], r"^scaling: \{layers: \[\{match: f2, total_scale: \d+\}\]\}")
+        self.assertIn("S = 1e+30 is too large, the total_scale that", lines[0])
+        self.assertLess(loss, 0.5)
+
     def test_of_formats_with_as_many_bits_the_one_with_more_sqnr_is_recommended(self):
         pair = ("mxfp8_e4m3", "{element: fp8_e4m3, rule: rceil}")
         for order in (pair, pair[::-1]):

@@ -41,6 +41,12 @@ TEST_SUITE("cpu") {
     CHECK(LostText(layers, CoverageOf(layers, 9, {"y", "w", "operands"})) ==
           "no value was lost of dx, 3 of 9 steps; not counted: y, w and operands "
           "(log.statistics)");
+    TensorStats held = Stats(0);
+    held.nan = 1;
+    LayerTotals broken;
+    broken.AddUnderflow("fc", "dx", 1, held);
+    CHECK(LostText(broken, CoverageOf(broken, 9, {})) ==
+          "no value was lost of dx, 1 of 9 steps; 1 tensor held inf or NaN");
     layers.AddUnderflow("fc", "dx.dy", 1, Stats(20));
     layers.AddUnderflow("fc", "dx.dy", 1, Stats(30));
     layers.AddUnderflow("fc", "forward.w", 1, Stats(0, 35));  // saturated

@@ -59,7 +59,7 @@ TEST_SUITE("cpu") {
     for (const double value : {0.0, -1.5, -HUGE_VAL}) CHECK(Printable(value) == value);
   }
 
-  TEST_CASE("the line in a width: scale and skipped go first, rate and time left stay") {
+  TEST_CASE("the line in a width: skipped 0 and scale go first, rate and time left stay") {
     const ProgressState state = {3, 164, 1234, 64124, 1.23456, 0.567, 16, 2, 541.2, 3723};
     struct Case {
       int width;
@@ -71,8 +71,8 @@ TEST_SUITE("cpu") {
          "left 1:02:03"},
         {90,
          "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  skipped 2  541 img/s  left 1:02:03"},
-        {79, "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  541 img/s  left 1:02:03"},
-        {70, "epoch 3/164  step 1234/64124  loss 1.235  541 img/s  left 1:02:03"},
+        {79, "epoch 3/164  step 1234/64124  loss 1.235  skipped 2  541 img/s  left 1:02:03"},
+        {70, "step 1234/64124  loss 1.235  skipped 2  541 img/s  left 1:02:03"},
         {60, "step 1234/64124  loss 1.235  541 img/s  left 1:02:03"},
         {40, "step 1234/64124  541 img/s  left 1:02:03"},
         {39, "541 img/s  left 1:02:03"},
@@ -84,6 +84,10 @@ TEST_SUITE("cpu") {
       CAPTURE(c.width);
       CHECK(FormatProgress(state, c.width) == c.text);
     }
+    ProgressState none = state;
+    none.skipped = 0;
+    CHECK(FormatProgress(none, 90) ==
+          "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  scale 16  541 img/s  left 1:02:03");
     CHECK(FormatEvaluation("evaluating test", 3200, 10000, 541.2) ==
           "evaluating test  3200/10000 images  541 img/s  left 0:13");
     CHECK(FormatEvaluation("evaluating test", 3200, 10000, 541.2, 40) ==

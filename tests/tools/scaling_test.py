@@ -1,5 +1,7 @@
 """tools/bench/scaling.py: its model against the same sums written out, and its table."""
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import unittest
@@ -31,6 +33,16 @@ class ScalingTest(unittest.TestCase):
         self.assertAlmostEqual(slow, bucket + 3 * bucket - 2 / 3 * 0.032)
         half = scaling.step_seconds(2, self.NETWORK, 1e-5, 1e8, 2, False)[1]
         self.assertLess(half, slow)
+
+    def test_a_reader_that_goes_away_ends_tools_that_print_quietly(self):
+        printing = ([TOOL, "--network", "net=0.001,0.002,4e6,10,64"], [ROOT / "tools/change_files.py"],
+                    [ROOT / "tools/check_arrows.py", "--diagram"])
+        for command in printing:
+            reads, writes = os.pipe()
+            os.close(reads)
+            done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+            os.close(writes)
+            self.assertEqual((done.returncode, done.stderr), (-signal.SIGPIPE, ""), command)
 
     def test_the_table_ends_where_images_do(self):
         done = subprocess.run([TOOL, "--network", "net=0.001,0.002,4e6,10,64"],

@@ -20,6 +20,7 @@ A step of n processes that share B images:
 """
 import argparse
 import math
+import signal
 import sys
 
 BACKWARD = 2 / 3
@@ -101,4 +102,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`: nobody reads on
     sys.exit(main())

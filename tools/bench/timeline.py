@@ -10,6 +10,7 @@ usage: timeline.py FILE [--each] [--ends KERNEL] [--steps N]
 import argparse
 import collections
 import re
+import signal
 import sys
 
 import markdown
@@ -117,4 +118,5 @@ def main(words):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`: nobody reads on
     sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,11 @@
-// The factory of compared ops; see compare_backend.h.
-#include "backend/compare/compare_backend.h"
-
+// The factory of compared ops; see tolerances.h.
 #include <algorithm>
 #include <tuple>
 #include <utility>
 #include <variant>
 
 #include "backend/compare/checker.h"
+#include "backend/compare/tolerances.h"
 
 namespace ada::backend {
 namespace compare {

@@ -1,3 +1,7 @@
+// A backend that wraps two: every op runs on both, on the same inputs, and the first op whose
+// results differ by more than the tolerances here is reported. The run continues with the first's
+// results. It is slow, and layers are not fused across (recomputed batch norms are declined).
+//
 // How much the results of two backends may differ: the one table of tolerances, with reasons.
 //
 // Results without sums of unspecified order must be equal: values to the bit (except signs of
@@ -13,9 +17,11 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "number/number_format.h"
 #include "scaling/rules/rules.h"
 
@@ -47,6 +53,11 @@ struct CompareOptions {
   std::function<void(const compare::Difference&)> report;
   bool fp8_sums = false;  // one side multiplies fp8_e4m3 and fp8_e5m2 with tensor cores for 8 bits
 };
+
+// Throws DeviceError if the two divide tensors into different reduction blocks.
+std::unique_ptr<Backend> MakeCompareBackend(std::unique_ptr<Backend> first,
+                                            std::unique_ptr<Backend> second,
+                                            const CompareOptions& options = {});
 
 }  // namespace ada::backend
 

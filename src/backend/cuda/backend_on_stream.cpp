@@ -1,5 +1,6 @@
 // The factory of this backend's ops and the owner of its memory.
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -10,6 +11,7 @@
 #include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/ops/pass_ops.h"
+#include "backend/cuda/rounding/next_decisions.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/cuda/trace.h"
 #include "backend/reductions.h"
@@ -28,8 +30,9 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         matmuls_(MakeMatmuls(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_,          scratch_, shared_,         pass_.values(), options_,  *matmuls_,
-                 diagnostic_lines_, memory_,  weight_refresh_, side_stream_,   link.get()},
+        context_{*stream_,        scratch_,     shared_,           pass_.values(),
+                 options_,        *matmuls_,    diagnostic_lines_, memory_,
+                 weight_refresh_, side_stream_, next_decisions_,   link.get()},
         side_stream_(context_, [this](Stream& stream) { return MakeMatmuls(stream, options_); }),
         link_(std::move(link)) {}
 
@@ -61,7 +64,8 @@ class CudaBackend final : public Backend {
     const PassStore::Scope held(pass_, pass);
     // Plans that were made since the last step may want more memory, and nothing can be allocated
     // while a step is recorded.
-    if (!recordings_.open()) GrowScratch();
+    std::optional<NextDecisions::Run> run;
+    if (!recordings_.open()) GrowScratch(), run.emplace(next_decisions_);
     const auto with_side_stream = [&] {
       SideStream::Scope side_stream(side_stream_);
       body();
@@ -160,6 +164,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Matmuls> matmuls_;
   PassStore pass_;
   WeightRefresh weight_refresh_{*stream_, memory_};
+  NextDecisions next_decisions_;
   const Context context_;
   SideStream side_stream_;
   // Ends before streams and memory, which may be waited for, and after recordings, which hold its

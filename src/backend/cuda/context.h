@@ -20,6 +20,7 @@ struct PassValues;
 class SideStream;
 class Link;
 class Matmuls;
+class NextDecisions;
 class WeightRefresh;
 
 struct Context {
@@ -34,6 +35,7 @@ struct Context {
   Memory& memory;
   WeightRefresh& weight_refresh;
   SideStream& side_stream;
+  NextDecisions& next_decisions;
   Link* link = nullptr;  // null: this process is alone
 
   // Allocates backend memory that lives as long as the backend; only for constructors. It is not

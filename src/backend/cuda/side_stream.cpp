@@ -20,6 +20,7 @@ SideStream::SideStream(const Context& main, const MakesMatmuls& matmuls)
                main.memory,
                main.weight_refresh,
                *this,
+               main.next_decisions,
                main.link} {
   if (own_ != nullptr) own_->set_trace(main_.trace(), 1);
 }

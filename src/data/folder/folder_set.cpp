@@ -143,8 +143,8 @@ Dataset MakeDataset(FolderListing listing, const PictureRules& rules) {
 
 // Files that are not read, pictures that lie in no class folder among them, and hidden folders that
 // are: of one split.
-void TellOfListing(const FolderListing& listing, const std::string& split,
-                   const FileChoices& choices, Splits* splits) {
+void AddListingWarnings(const FolderListing& listing, const std::string& split,
+                        const FileChoices& choices, Splits* splits) {
   const std::vector<std::string> loose = PicturesIn(listing.folder);
   if (!loose.empty())
     splits->warnings.push_back(
@@ -221,7 +221,7 @@ FolderListing ListSplit(const std::string& folder, const std::string& split,
                         const FileChoices& choices, Splits* splits) {
   RefuseNestedRoot(folder);
   FolderListing listing = ListPictures(folder, split, choices.faults);
-  TellOfListing(listing, split, choices, splits);
+  AddListingWarnings(listing, split, choices, splits);
   return listing;
 }
 

@@ -174,14 +174,14 @@ std::int64_t LargestOf(const Arrays& arrays, std::int64_t limit) {
 constexpr std::uint64_t kWindowStream = StreamId("window");
 
 // The product of 64 bits by 64, in 128.
-__extension__ typedef unsigned __int128 Wide;
+__extension__ typedef unsigned __int128 Uint128;
 
 // Uniform in 0 .. places - 1; the bias is below places / 2^64.
 std::int64_t DrawWindow(std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
                         std::int64_t places) {
   RandomStream random = StreamFor(seed, kWindowStream, epoch, sample);
   const std::uint64_t high = random.NextU32(), low = random.NextU32();
-  const Wide product = static_cast<Wide>(high << 32 | low) * static_cast<Wide>(places);
+  const Uint128 product = static_cast<Uint128>(high << 32 | low) * static_cast<Uint128>(places);
   return static_cast<std::int64_t>(product >> 64);
 }
 

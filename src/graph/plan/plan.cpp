@@ -154,13 +154,13 @@ void ExecutionPlanner::PlanForward() {
 // The first op that reads a value as its x can compute the maximum on the way. That is possible
 // only if rounding is to nearest and the value is stored in the format itself.
 void ExecutionPlanner::DeferAmaxOfValues() {
-  plan_.amax_takers.assign(values_, -1);
+  plan_.amax_deferred_to.assign(values_, -1);
   for (int i = 0; i < values_ - 1; ++i) {
     const int value = network_.nodes[i].inputs[0];
-    int& taker = plan_.amax_takers[value];
-    if (taker < 0 && network_.nodes[i].kind->takes_deferred_amax &&
+    int& reader = plan_.amax_deferred_to[value];
+    if (reader < 0 && network_.nodes[i].kind->takes_deferred_amax &&
         DefersAmax(value - 1, spec_.storage->values[value]))
-      taker = i;
+      reader = i;
   }
 }
 

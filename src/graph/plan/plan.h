@@ -118,7 +118,7 @@ struct Plan {
   std::vector<GradientPlan> gradients;
   std::vector<int> value_buffers;  // by value; -1: inside a chain, made by its consumer, or tokens
   // By value: the node that computes its largest magnitude for the layer that made it, or -1.
-  std::vector<int> amax_takers;
+  std::vector<int> amax_deferred_to;
   std::vector<BufferLife> buffers;
   std::vector<int> loss_gradients;  // by output of the network
   int scales = 0;                   // number of different S

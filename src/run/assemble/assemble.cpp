@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/compare/tolerances.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #include "data/segmentation/label_files.h"

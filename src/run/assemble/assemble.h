@@ -85,7 +85,7 @@ std::vector<std::string> WarningsOfFiles(const config::Config& config, const dat
                                          const data::Dataset& validation, const data::Dataset& test,
                                          const std::vector<std::string>& class_names);
 // Logs the same warnings, and the note, for a command without a run.
-void TellOfFiles(const RunData& data, telemetry::Log& log);
+void LogFileWarnings(const RunData& data, telemetry::Log& log);
 
 // The names of the classes, in the order of the labels; empty if they are unknown.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);

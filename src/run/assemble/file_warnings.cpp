@@ -84,7 +84,7 @@ std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::
   return lines;
 }
 
-void TellOfFiles(const RunData& data, telemetry::Log& log) {
+void LogFileWarnings(const RunData& data, telemetry::Log& log) {
   if (!data.note.empty()) log.Info(data.note);
   for (const std::string& line : data.warnings) log.Warning(line);
   for (const std::string& line : LinesOfLeftOut(data.train, data.validation, data.test))

@@ -160,25 +160,14 @@ void LoadCheckpointTensors(const SafetensorsFile& file, graph::Graph& graph,
   }
 }
 
-// After a switch of the precision histories go on where both formats have a scale, though the
-// formats may differ (AdoptTensorScale).
 void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph,
                       bool switched) {
   for (const graph::ScaledTensor& t : graph.scaled_tensors()) {
-    const auto found = state.tensors.find(t.name);
-    if (found == state.tensors.end() && switched) continue;
-    if (found == state.tensors.end())
-      Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
-    const bool predicted = scaling::IsPredictedScale(found->second);
-    // What is predicted begins anew with its format, and is of no use to a history.
-    if (switched && (predicted || t.scale->predicted)) continue;
-    if (t.scale->predicted) {
-      scaling::LoadPredictedScale(found->second, t.name, *t.scale->predicted,
-                                  *t.scale->per_tensor_scale.host);
-      continue;
-    }
-    const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
-    load(found->second, t.name, t.scale->history, *t.scale->per_tensor_scale.host);
+    const std::string name = t.name();
+    if (const auto found = state.tensors.find(name); found != state.tensors.end())
+      t.scale->Load(found->second, name, switched);
+    else if (!switched)
+      Damaged(StemOf(path) + ".json", "no scale of tensor " + name);
   }
   graph.SendTensorScales();
 }

@@ -182,7 +182,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   if (config.task == Task::kLanguage) CheckLanguage(options, data);
   if (!options.predictions.empty() && MeasuresClasses(config.task))
     ProtectPicturesOfData(options.predictions, config.task, data);
-  TellOfFiles(data, log);
+  LogFileWarnings(data, log);
   if (state && state->data_facts && IsSameData(config, *state)) {
     const std::string changes =
         ChangesOfData(*state->data_facts, *FactsOfFiles(data, info), NamesOfClasses(config, data));

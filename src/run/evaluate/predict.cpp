@@ -159,16 +159,16 @@ Known FromData(const config::Config& given, const std::string& weights,
   RequireSameClasses(weights, carried, given, info);
   const config::Config config = Completed(given, info);
   const RunData data = ReadData(config, info);
-  TellOfFiles(data, log);
+  LogFileWarnings(data, log);
   return {config, InputFactsOf(config, data)};
 }
 
 // Recomputes batch norms' statistics from the training images, if the configuration asks for it.
-void RecomputeNormsOf(const config::Config& config, bool told, const graph::Graph& graph,
+void RecomputeNormsOf(const config::Config& config, bool logged, const graph::Graph& graph,
                       backend::Backend& backend, telemetry::Log& log) {
   if (!RecomputesNorms(config)) return;
   const RunData data = ReadData(config);
-  if (!told) TellOfFiles(data, log);
+  if (!logged) LogFileWarnings(data, log);
   RecomputeNorms(config, data, graph, backend, log, /*progress=*/true);
 }
 
@@ -261,7 +261,7 @@ std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemet
 }
 
 // Warns of what reading silently changes in the photos. Unreadable photos are ignored.
-void TellOfSurprises(const std::vector<std::string>& photos, const data::PictureRules& rules,
+void WarnOfSurprises(const std::vector<std::string>& photos, const data::PictureRules& rules,
                      telemetry::Log& log) {
   std::vector<std::pair<std::string, data::PictureTraits>> read;
   for (const std::string& photo : photos) {
@@ -331,9 +331,9 @@ void Predict(const config::Config& given, const std::string& weights,
   const auto graph =
       graph::Graph::Build(step::EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
-  RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
+  RecomputeNormsOf(config, /*logged=*/asks_data, *graph, *chosen.backend, log);
   PhotoPredictor network(config, rules, *graph, *chosen.backend);
-  TellOfSurprises(photos, config.data.pictures, log);
+  WarnOfSurprises(photos, config.data.pictures, log);
   ReadablePhotos readable(photos.size(), log);
   // clang 14 captures no structured binding; clang 16 does.
   const auto read = [&, &pictures = config.data.pictures](const std::string& photo) {

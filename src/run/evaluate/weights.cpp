@@ -152,7 +152,7 @@ void WeightAverage::TakeScales() {
   graph::Graph& graph = evaluator_.graph();
   for (const graph::ScaledTensor& to : graph.scaled_tensors())
     for (const graph::ScaledTensor& from : trained_.scaled_tensors())
-      if (from.name == to.name)
+      if (from.layer == to.layer && from.tensor == to.tensor)
         *to.scale->per_tensor_scale.host = *from.scale->per_tensor_scale.host;
   if (!graph.scaled_tensors().empty()) graph.SendTensorScales();
 }

@@ -170,13 +170,13 @@ std::string SamplesText(const config::Config& config, const data::DatasetInfo& i
 }
 
 // Faults that nothing else tells of when only headers are read, one line a kind.
-constexpr data::FaultKind kTold[] = {data::FaultKind::kGray, data::FaultKind::kPalette,
-                                     data::FaultKind::kEmptyClass};
+constexpr data::FaultKind kPrintedFaults[] = {data::FaultKind::kGray, data::FaultKind::kPalette,
+                                              data::FaultKind::kEmptyClass};
 
 // Writes to `out` what the headers of all files show. Returns the first file that would end the
 // run; empty: there is none. `known`: the opened data set; null: it could not be opened.
-std::string TellOfHeaders(const config::Config& config, const data::Splits* known,
-                          std::ostream& out) {
+std::string PrintHeaderFaults(const config::Config& config, const data::Splits* known,
+                              std::ostream& out) {
   if (!data::FactsOf(config.data.dataset).decodes()) return "";
   telemetry::Log log;
   const CheckedFiles checked =
@@ -185,7 +185,7 @@ std::string TellOfHeaders(const config::Config& config, const data::Splits* know
   for (const data::FileFault& fault : checked.faults)
     if (fault.ends_run) ends.push_back(&fault);
   for (const data::FileFault* fault : ends) out << "error     " << FaultText(*fault) << '\n';
-  for (const data::FaultKind kind : kTold) {
+  for (const data::FaultKind kind : kPrintedFaults) {
     std::int64_t count = 0;
     const data::FileFault* first = nullptr;
     for (const data::FileFault& fault : checked.faults) {
@@ -202,17 +202,17 @@ std::string TellOfHeaders(const config::Config& config, const data::Splits* know
 }
 
 // Where the data set is refused, after all files that are known to be unusable were named.
-data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out) {
+data::DatasetInfo InspectOrPrintFaults(const config::Config& config, std::ostream& out) {
   try {
     return InspectData(config);
   } catch (const DataError&) {
-    TellOfHeaders(config, nullptr, out);
+    PrintHeaderFaults(config, nullptr, out);
     throw;
   }
 }
 
 // Tells the formats from each switch of the precision on; returns the bytes of the largest graph.
-std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, std::ostream& out) {
+std::uint64_t PrintSwitches(const config::Config& whole, const Shape& image, std::ostream& out) {
   std::uint64_t largest = 0;
   for (const config::PrecisionSwitchConfig& change : whole.precision.schedule) {
     config::Config config = whole;
@@ -337,7 +337,7 @@ namespace {
 // end the run is an error only when everything else has been told.
 void DryRunText(const config::Config& given, bool measure, std::ostream& out, DryFacts& facts) {
   const ChosenBackend chosen = MakeBackend(given.device);
-  const data::DatasetInfo info = InspectOrTell(given, out);
+  const data::DatasetInfo info = InspectOrPrintFaults(given, out);
   const config::Config completed = Completed(given, info);
   config::Config config = completed;
   config.precision = config::PrecisionAt(completed.precision, 1);
@@ -365,7 +365,7 @@ void DryRunText(const config::Config& given, bool measure, std::ostream& out, Dr
     weights = graph::CoverOf(graph::OpenWeights(init), init, graph->parameters());
 
   for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
-  const std::uint64_t of_largest = std::max(of_graph, TellOfSwitches(completed, image, out));
+  const std::uint64_t of_largest = std::max(of_graph, PrintSwitches(completed, image, out));
   need.has_own_memory = chosen.has_own_memory;
   need.resident_images = ResidentBytes(config, info, chosen);
   need.network =
@@ -398,7 +398,7 @@ void DryRunText(const config::Config& given, bool measure, std::ostream& out, Dr
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
   RequireTargets(completed, info);
-  const std::string unusable = TellOfHeaders(given, info.found.get(), out);
+  const std::string unusable = PrintHeaderFaults(given, info.found.get(), out);
   if (!unusable.empty()) throw DataError(unusable);
 }
 

@@ -10,15 +10,6 @@
 #include "step/weight_values.h"
 
 namespace ada::step {
-namespace {
-
-// "fc.forward.w" is operand forward.w of layer fc, whose name may have dots.
-std::pair<std::string, std::string> Parted(const std::string& tensor) {
-  const std::size_t at = tensor.rfind('.', tensor.rfind('.') - 1);
-  return {tensor.substr(0, at), tensor.substr(at + 1)};
-}
-
-}  // namespace
 
 // A weight that the optimizer does not update has no slot, and does not move.
 TensorScales::TensorScales(graph::Graph& graph, const optim::Optimizer& optimizer)
@@ -27,7 +18,7 @@ TensorScales::TensorScales(graph::Graph& graph, const optim::Optimizer& optimize
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].scale->predicted) continue;
     Weight& weight = weights_[i];
-    weight = {WeightOf(graph, Parted(tensors[i].name).first), 0};
+    weight = {WeightOf(graph, tensors[i].layer), 0};
     ADA_CHECK(weight.parameter != nullptr);
     for (const backend::UpdateSlot& slot : optimizer.slots())
       if (slot.value.data == weight.parameter->value.data) weight.lr = slot.lr;
@@ -40,9 +31,8 @@ std::vector<MeasuredScale> TensorScales::Measure(backend::Backend& backend) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::optional<scaling::PredictedScale>& predicted = tensors[i].scale->predicted;
     if (!predicted || !predicted->wants_measure()) continue;
-    const auto [layer, operand] = Parted(tensors[i].name);
-    MeasuredScale of{layer, operand, AmaxOf(HostValues(weights_[i].parameter->value, backend)),
-                     predicted->bound()};
+    MeasuredScale of{tensors[i].layer, tensors[i].tensor,
+                     AmaxOf(HostValues(weights_[i].parameter->value, backend)), predicted->bound()};
     of.steps = predicted->steps;
     scaling::TensorScaler& scaler = *tensors[i].scale->per_tensor_scale.host;
     scaling::MeasureScale(*predicted, of.largest, scaler);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "config/load.h"
+#include "config/sections/sections.h"
+#include "config/yaml/node.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
 #include "study/text_table.h"
@@ -50,7 +52,11 @@ std::optional<NumberFormat> FormatOf(const RunRecord& record, const std::string&
 class Broken {
  public:
   explicit Broken(const RunRecord& record)
-      : record_(record), config_(record.config), first_(record.run.finiteness().first()) {}
+      : record_(record),
+        config_(record.config),
+        first_(record.run.finiteness().first()),
+        own_(OwnEntry()),
+        scale_(own_ < 0 ? first_.scale : *config_.scaling.layers[own_].total_scale) {}
 
   // In order of certainty: averages that underflow and are divided by; then a loss that rose while
   // everything was finite; then the cause that the first tensor that is not finite shows.
@@ -114,7 +120,7 @@ class Broken {
   bool IsOfRate() const {
     if (record_.course.good_steps() == 0) return false;
     if (record_.course.Rose()) return true;
-    const bool scaled = telemetry::IsOfScale(first_) && first_.scale > 1;
+    const bool scaled = telemetry::IsOfScale(first_) && scale_ > 1;
     return first_.step <= kFirstSteps && !scaled && !WasNearFromTheStart();
   }
   bool WasNearFromTheStart() const {
@@ -137,19 +143,19 @@ class Broken {
 
   // The largest scale at which the tensor would have fitted; nothing where its largest value is no
   // number.
-  // The value was seen with first_.scale on it; the largest scale that fits makes of it the
+  // The value was seen with scale_ on it; the largest scale that fits makes of it the
   // format's largest value.
   std::optional<double> Room() const {
     const std::optional<NumberFormat> format = FormatOfFirst();
     const double value = std::strtod(first_.value.c_str(), nullptr);
     if (!telemetry::HasNumber(first_) || !format || value <= 0) return std::nullopt;
-    return first_.scale / value * format->largest();
+    return scale_ / value * format->largest();
   }
 
   // Whether the scale was too large: its tensor carries it, and would have fitted without it, or a
   // scale that was made ever smaller has not been without effect.
   bool IsOfScale() const {
-    if (!telemetry::IsOfScale(first_) || first_.scale <= 1) return false;
+    if (!telemetry::IsOfScale(first_) || scale_ <= 1) return false;
     // A room below 1 means that the value does not fit even without a scale: it is not the scale's
     // fault.
     if (const std::optional<double> room = Room()) return *room >= 1;
@@ -160,14 +166,22 @@ class Broken {
   // Without a largest value to go by, the scale is taken down by a factor of kGoneBy.
   double FittingScale() const {
     const std::optional<double> room = Room();
-    const double most = room ? *room / kHeadroom : first_.scale / kGoneBy;
+    const double most = room ? *room / kHeadroom : scale_ / kGoneBy;
     return std::exp2(std::floor(std::log2(std::clamp(most, 1.0, kUsualScale))));
   }
 
   Advice Scale() const {
     const std::string scale = ShortestText(FittingScale());
     Advice advice{
-        "scaling", {}, Story() + ": S = " + ShortNumber(first_.scale) + " is too large", "well"};
+        "scaling", {}, Story() + ": S = " + ShortNumber(scale_) + " is too large", "well"};
+    if (own_ >= 0) {
+      config::Config changed = config_;
+      changed.scaling.layers[own_].total_scale = FittingScale();
+      const config::YamlNode node = config::ToNode(changed);
+      advice.keys = {{"layers", config::FlowText(*node.Find("scaling")->Find("layers"))}};
+      advice.reason += ", the total_scale that scaling.layers gives " + first_.layer;
+      return advice;
+    }
     if (config_.scaling.policy == "fixed") {
       advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
       advice.reason += "; a dynamic one backs off";
@@ -197,9 +211,19 @@ class Broken {
     return advice;
   }
 
+  // The last entry of scaling.layers that gives the layer's dx an S of its own; -1: none.
+  int OwnEntry() const {
+    const auto& entries = config_.scaling.layers;
+    for (int i = static_cast<int>(entries.size()) - 1; first_.tensor == "dx" && i >= 0; --i)
+      if (entries[i].total_scale && GlobMatch(entries[i].match, first_.layer)) return i;
+    return -1;
+  }
+
   const RunRecord& record_;
   const config::Config& config_;
   const FirstNotFinite first_;
+  const int own_;
+  const double scale_;  // that the first tensor carried
 };
 
 }  // namespace
@@ -308,11 +332,10 @@ std::optional<Advice> SkipsAdvice(const RunRecord& record) {
 std::optional<Advice> ZeroDenominators(const RunRecord& record) {
   const config::OptimizerStateConfig& how = record.config.precision.optimizer_state;
   if (how.layout.empty() && how.scaling == backend::KeptState::Scaling::kNone) return std::nullopt;
-  const telemetry::TensorTotals* worst = nullptr;
-  for (const telemetry::TensorTotals& t : record.layers.tensors())
-    if (t.most_zero_denominators > 0 && t.tensor != "state" &&
-        (worst == nullptr || t.most_zero_denominators > worst->most_zero_denominators))
-      worst = &t;
+  using telemetry::TensorTotals;
+  const TensorTotals* worst = telemetry::WorstTensor(
+      record.layers, &TensorTotals::most_zero_denominators,
+      [](const TensorTotals& t) { return t.most_zero_denominators > 0 && t.tensor != "state"; });
   if (worst == nullptr) return std::nullopt;
   return Advice{
       "precision",
@@ -333,15 +356,14 @@ std::optional<Advice> StateAdvice(const RunRecord& record) {
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;
   const bool adam = IsAdam(record.config);
-  const telemetry::TensorTotals* worst = nullptr;
-  double most = 0;
-  for (const telemetry::TensorTotals& t : record.layers.tensors()) {
-    if (WholeTensor(t.tensor) != "state") continue;
-    const double lost = record.is_broken() && adam ? t.pct_max : t.pct_mean();
-    if (lost < kManyLost || lost <= most) continue;
-    worst = &t, most = lost;
-  }
+  const auto lost = [&](const telemetry::TensorTotals& t) {
+    return record.is_broken() && adam ? t.pct_max : t.pct_mean();
+  };
+  const telemetry::TensorTotals* worst = telemetry::WorstTensor(record.layers, lost, [&](auto& t) {
+    return WholeTensor(t.tensor) == "state" && lost(t) >= kManyLost;
+  });
   if (worst == nullptr || (record.is_broken() && !adam)) return std::nullopt;
+  const double most = lost(*worst);
   return Advice{"precision",
                 {{"optimizer_state", "fp32"}},
                 worst->layer + "." + worst->tensor + ": " + PercentText(most) +

@@ -25,6 +25,9 @@ bool IsBelieved(const RunRecord& record, const std::string& layer, const std::st
   return course != nullptr && course->first_pct >= kManyLost;
 }
 
+// Whether it has fp32's range: what vanishes in it is smaller than any scale should bring back.
+bool KeepsRange(const NumberFormat& format) { return format.exponent_bits >= kFp32.exponent_bits; }
+
 // Whether a recommendation gives the tensor another format.
 bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
   return std::any_of(recommended.changes.begin(), recommended.changes.end(),
@@ -49,22 +52,50 @@ Keys FormatKeys(const config::Config& now, const config::Config& then) {
   return keys;
 }
 
+// One key for activations where that replaces a long list of layers: the widest of their formats.
+// Nothing where other roles change too, or an entry of a layer or of the schedule would overrule
+// it.
+std::optional<Keys> ActivationsKey(const config::PrecisionConfig& now,
+                                   const std::vector<FormatChange>& changes) {
+  const std::string role = "activations";
+  const auto is_other = [&](const FormatChange& change) { return change.role != role; };
+  const auto sets = [&](const config::LayerPrecisionConfig& e) { return SetsRole(e, role); };
+  if (changes.size() <= kNames || !now.schedule.empty() || PresetDecides(now, role) ||
+      std::any_of(changes.begin(), changes.end(), is_other) ||
+      std::any_of(now.layers.begin(), now.layers.end(), sets))
+    return std::nullopt;
+  const auto width = [](const FormatChange& change) {
+    return std::pair(judge::BitsOf(change.format), change.format.exponent_bits);
+  };
+  const auto widest = std::max_element(
+      changes.begin(), changes.end(),
+      [&](const FormatChange& a, const FormatChange& b) { return width(a) < width(b); });
+  return Keys{{role, FormatName(widest->format)}};
+}
+
 // Why formats change: tensors that carry S, and those that do not.
-// Among those without a scale the largest loss is told, as one number for all.
-std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
+// Among those without a scale the largest loss is told, as one number for all, and what overflowed.
+std::string ReasonOf(const RunRecord& record, const Recommendation& recommended) {
   std::vector<std::string> scaled, others;
-  double most = 0;
-  for (const TensorNeeds& t : needs.tensors) {
+  const TensorTotals* most = nullptr;
+  std::int64_t overflow = 0;
+  for (const TensorNeeds& t : record.needs.tensors) {
     if (!IsChanged(recommended, t.name())) continue;
     (t.asks_for_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
-    if (!t.asks_for_s()) most = std::max(most, t.lost_pct);
+    const TensorTotals* totals = record.layers.FindTensor(t.layer, t.tensor);
+    if (!t.asks_for_s()) overflow += t.overflow;
+    if (!t.asks_for_s() && totals != nullptr &&
+        (most == nullptr || totals->lost_max > most->lost_max))
+      most = totals;
   }
   std::string text;
   if (!scaled.empty()) text = "no scale holds all values of " + FirstNames(scaled, kNames);
-  if (others.empty()) return text;
+  if (others.empty() || most == nullptr) return text;
   const bool one = others.size() == 1;
   return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
-         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + PercentText(most);
+         (one ? " loses, whatever S is, " + LostWords(*most)
+              : " lose, whatever S is, up to " + PercentText(most->lost_max)) +
+         (overflow > 0 ? ", and " + std::to_string(overflow) + " values overflow" : "");
 }
 
 // The recommended scale, for `worst` above all. Where the histograms speak for one that is no
@@ -74,8 +105,12 @@ std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation&
                                   const TensorNeeds& worst, bool changed) {
   const scaling::Settings &s = recommended.config.scaling, &now = record.config.scaling;
   Advice advice{"scaling", ScalingKeys(recommended.config, record.config), ""};
-  advice.reason = worst.name() + " lost " + PercentText(worst.lost_pct) + " in " +
-                  FormatName(worst.format) + " at S = " + ShortNumber(worst.scale);
+  // The largest S is what made a tensor overflow.
+  advice.reason = worst.name() + " lost " + LostWords(record, worst) + " in " +
+                  FormatName(worst.format) + " at S = " +
+                  (worst.overflow > 0 ? ShortNumber(worst.scale_high) + ", where it overflowed"
+                                      : ShortNumber(worst.scale));
+  if (changed) advice.reason += "; the format that it is to have asks for this one";
   const double scale = s.policy == "fixed" ? s.scale : 1;
   if (s.policy == "adaptive" || changed || worst.overflow > 0 || scale > worst.scale) return advice;
   const bool has_own =
@@ -120,25 +155,24 @@ class CountAdvisor {
  private:
   // The tensor that loses most on the mean, of those with a scale, or of y, w and dw.
   const TensorTotals* Worst(bool scaled, double above) const {
-    const TensorTotals* worst = nullptr;
-    for (const TensorTotals& t : record_.layers.tensors()) {
-      const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
-                                : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
-      if (!asked || IsHarmless(record_, t)) continue;
-      // The mean over the logged steps, not the worst of them: single steps lose more now and then.
-      if (t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
-      if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
-    }
-    return worst;
+    // The mean over the logged steps, not the worst of them: single steps lose more now and then.
+    return telemetry::WorstTensor(
+        record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
+          const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
+                                    : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+          return asked && !IsHarmless(record_, t) && !(scaled && KeepsRange(FormatOf(t))) &&
+                 t.pct_mean() >= above && IsBelieved(record_, t.layer, t.tensor);
+        });
   }
 
   std::string Lost(const TensorTotals& t) const {
-    return t.layer + "." + t.tensor + " loses " + PercentText(t.pct_mean()) + " in " +
-           t.last_format + (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
+    return t.layer + "." + t.tensor + " loses " + LostWords(t) + " in " + t.last_format +
+           (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
   }
-  std::optional<NumberFormat> WiderOf(const TensorTotals& t) const {
-    return Wider(record_.formats.at({t.layer, t.tensor}));
+  const NumberFormat& FormatOf(const TensorTotals& t) const {
+    return record_.formats.at({t.layer, t.tensor});
   }
+  std::optional<NumberFormat> WiderOf(const TensorTotals& t) const { return Wider(FormatOf(t)); }
 
   // The largest power of two at which no gradient comes near its format's end.
   int HighestPower() const {
@@ -201,6 +235,18 @@ bool FindsScale(const config::Config& config) {
 
 }  // namespace
 
+std::string LostWords(const TensorTotals& t) {
+  const std::string mean = PercentText(t.lost_mean());
+  return mean == PercentText(t.lost_max) ? mean : telemetry::LostShares(t);
+}
+
+std::string LostWords(const RunRecord& record, const TensorNeeds& tensor) {
+  const TensorTotals* totals = record.layers.FindTensor(tensor.layer, tensor.tensor);
+  if (totals == nullptr) return PercentText(tensor.lost_pct);
+  const std::string most = PercentText(totals->lost_max), mean = PercentText(totals->lost_mean());
+  return mean == most ? most : most + " at most, " + mean + " on the mean,";
+}
+
 bool IsHarmless(const RunRecord& record, const TensorTotals& t) {
   const auto needs = std::find_if(
       record.needs.tensors.begin(), record.needs.tensors.end(),
@@ -227,6 +273,8 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   std::vector<std::string> mends, changed;
   for (const TensorNeeds& t : needs.tensors) {
     if (!IsBelieved(record, t.layer, t.tensor)) continue;
+    // What vanishes below fp32's range is too small for any product, whatever its share.
+    if (KeepsRange(t.format) && t.overflow == 0 && t.lost_magnitude_pct <= kMaterialPct) continue;
     if (IsChanged(recommended, t.name())) changed.push_back(t.name());
     if (!t.asks_for_s()) continue;
     if (const NumberFormat* format = ChangedFormat(recommended, t.name())) {
@@ -251,8 +299,9 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
     }
   }
   if (changed.empty()) return all;
-  all.push_back({"precision", FormatKeys(record.config, recommended.config),
-                 ReasonOf(needs, recommended), sure, changed});
+  const std::optional<Keys> one = ActivationsKey(record.config.precision, recommended.changes);
+  all.push_back({"precision", one ? *one : FormatKeys(record.config, recommended.config),
+                 ReasonOf(record, recommended), sure, changed});
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include "config/load.h"
 #include "config/sections/sections.h"
 #include "config/yaml/node.h"
+#include "error.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "scaling/rules/accumulator.h"
@@ -24,7 +25,8 @@ using telemetry::TensorTotals;
 // above what the other layers lose, so that the format stays where it serves.
 constexpr double kManyLostByOperands = 20;
 constexpr double kTimesMedian = 2;
-constexpr int kFewBits = 1;  // of the mantissa
+constexpr double kMostLostByOperands = 50;  // more is much, whatever others lose
+constexpr int kFewBits = 1;                 // of the mantissa
 
 // What the middle one of the layers loses of this operand.
 double MedianLost(const RunRecord& record, const std::string& operand) {
@@ -41,7 +43,7 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
   const TensorTotals* worst = nullptr;
   for (const TensorTotals& t : record.layers.tensors()) {
     if (!IsOperand(t.tensor) || !CarriesS(t.tensor) || t.lost_mean() < kManyLostByOperands ||
-        t.lost_mean() < kTimesMedian * MedianLost(record, t.tensor))
+        t.lost_mean() < std::min(kMostLostByOperands, kTimesMedian * MedianLost(record, t.tensor)))
       continue;
     if (!Contains(layers, t.layer)) layers.push_back(t.layer);
     mends.push_back(t.layer + "." + t.tensor);
@@ -49,8 +51,8 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
   }
   if (worst == nullptr) return std::nullopt;
   Advice advice = PlainOperands(record.config, layers);
-  advice.reason = worst->layer + "." + worst->tensor + " loses " + PercentText(worst->lost_mean()) +
-                  " as an operand in " + worst->last_format;
+  advice.reason = worst->layer + "." + worst->tensor + " loses " + LostWords(*worst) +
+                  ", as an operand in " + worst->last_format;
   if (layers.size() > 1)
     advice.reason += "; those of " +
                      Counted(static_cast<std::int64_t>(layers.size()) - 1, "other layer") +
@@ -59,6 +61,44 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
   advice.sure = "little";
   advice.mends = std::move(mends);
   return advice;
+}
+
+// Whether a format named in the logs is one of single values; a recorder may know other names.
+bool IsPlain(const std::string& name) {
+  try {
+    return !name.empty() && std::holds_alternative<NumberFormat>(config::ReadAnyFormat(name));
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+// Operands in plain formats that no scale brings into their range, and that lose much.
+std::optional<Advice> Unscaled(const RunRecord& record) {
+  using Kind = config::TensorScalingConfig::Kind;
+  config::Config then = record.config;
+  config::OperandsConfig& operands = then.precision.operands;
+  const auto scaled = [](const std::optional<config::OperandConfig>& one) {
+    return one && one->tensor_scaling && *one->tensor_scaling != Kind::kNone;
+  };
+  if ((operands.tensor_scaling && operands.tensor_scaling->kind != Kind::kNone) ||
+      std::any_of(operands.by_operand.begin(), operands.by_operand.end(), scaled) ||
+      std::any_of(operands.attention.begin(), operands.attention.end(), scaled))
+    return std::nullopt;
+  const TensorTotals* worst = nullptr;
+  std::vector<std::string> mends;
+  for (const TensorTotals& t : record.layers.tensors()) {
+    if (!IsOperand(t.tensor) || t.lost_mean() < kManyLost || !IsPlain(t.last_format)) continue;
+    mends.push_back(t.layer + "." + t.tensor);
+    if (worst == nullptr || t.lost_mean() > worst->lost_mean()) worst = &t;
+  }
+  if (worst == nullptr) return std::nullopt;
+  if (!operands.tensor_scaling) operands.tensor_scaling.emplace();
+  operands.tensor_scaling->kind = Kind::kCurrent;
+  return Advice{"precision", OperandKeys(std::move(then), record.config),
+                worst->layer + "." + worst->tensor + " loses " + LostWords(*worst) +
+                    ", as an operand in " + worst->last_format +
+                    " without a scale of its own: one from its largest magnitude keeps it",
+                "fairly", mends};
 }
 
 // The format with a rule whose scales cut off no value: of powers of two `floor` and `even` may
@@ -115,13 +155,16 @@ std::optional<Advice> FewBits(const RunRecord& record) {
   const auto* block = std::get_if<BlockFormat>(&*dy->format);
   if (block == nullptr || block->element.mantissa_bits > kFewBits) return std::nullopt;
   const judge::JudgedFormat* judged = judge::FindJudged(record.operands, FormatName(*block));
-  if (judged == nullptr) return std::nullopt;
+  const TensorTotals* most = nullptr;
+  for (const TensorTotals& t : record.layers.tensors())
+    if (IsOperand(t.tensor) && (most == nullptr || t.lost_mean() > most->lost_mean())) most = &t;
+  if (judged == nullptr || most == nullptr) return std::nullopt;
   BlockFormat wider = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
   wider.rule = BlockRule::kRceil;
   return Advice{"precision", OperandKeys(AnyFormat(wider), record.config),
                 judged->sqnr_by + " has an SQNR of " + Formatted("%.3g", judged->sqnr_db) +
-                    " dB in " + judged->format + ", and " + judged->lost_by + " loses " +
-                    PercentText(judged->lost_pct) +
+                    " dB in " + judged->format + ", and " + most->layer + "." + most->tensor +
+                    " loses " + LostWords(*most) +
                     ", rounded to nearest; eight bits in blocks lose next to nothing, and recipe "
                     "nvfp4_pretraining less than this in four",
                 "fairly"};
@@ -140,46 +183,56 @@ std::optional<Advice> Narrow(const RunRecord& record) {
 // Operands in fp8_e4m3 have some 30 dB: what lies below is of the sums.
 constexpr double kNoisySums = 25;
 constexpr int kPromote = 128;  // DeepSeek-V3's (arXiv 2412.19437, 3.3.2)
+// Bits that hold so many products: Hopper's accumulator has 13 for operands in FP8.
+constexpr int kLongEnough = 10;
 
-const telemetry::AccumulatorTotals* WorstOf(const RunRecord& record) {
-  for (const telemetry::AccumulatorTotals& one : record.layers.sums())
+// The worst of a product's sums by this accumulator, where they overflow or are noisy; null: they
+// are fine, or another entry (layers, schedule) has set it.
+const telemetry::AccumulatorTotals* BadSums(const RunRecord& record, const std::string& product,
+                                            const std::string& accumulator) {
+  const telemetry::AccumulatorTotals* worst = nullptr;
+  for (const telemetry::AccumulatorTotals& one : record.layers.sums()) {
+    if (one.tensor != product || one.accumulator != accumulator) continue;
     if (one.overflow > 0) return &one;
-  const telemetry::AccumulatorTotals* worst = telemetry::WorstSums(record.layers.sums());
-  return worst != nullptr && worst->sqnr_db() < kNoisySums ? worst : nullptr;
-}
-
-std::optional<scaling::Product> ProductNamed(const std::string& name) {
-  for (std::size_t i = 0; i < scaling::kProducts; ++i)
-    if (name == scaling::kProductNames[i]) return static_cast<scaling::Product>(i);
-  return std::nullopt;
+    if (one.sqnr_db() < kNoisySums && (worst == nullptr || one.sqnr_db() < worst->sqnr_db()))
+      worst = &one;
+  }
+  return worst;
 }
 
 }  // namespace
 
 std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunRecord& record) {
   std::vector<Advice> all;
-  for (std::optional<Advice> advice :
-       {FewBits(record), CutOff(options, record), LeaveOut(record), Narrow(record)})
+  for (std::optional<Advice> advice : {FewBits(record), CutOff(options, record), Unscaled(record),
+                                       LeaveOut(record), Narrow(record)})
     if (advice) all.push_back(std::move(*advice));
   return all;
 }
 
 std::optional<Advice> SumsAdvice(const RunRecord& record) {
-  const telemetry::AccumulatorTotals* worst = WorstOf(record);
-  const std::optional<scaling::Product> product =
-      worst != nullptr ? ProductNamed(worst->tensor) : std::nullopt;
-  if (!product) return std::nullopt;
   config::Config changed = record.config;
-  auto& given = changed.precision.accumulate.by_product[scaling::IndexOf(*product)];
-  if (!given || !given->rule || scaling::AccumulatorText(*given->rule) != worst->accumulator)
-    return std::nullopt;  // an entry of layers or of the schedule has set it
-  std::string change = "in fp32";
-  if (worst->overflow == 0 && given->rule->promote == 0 && kPromote % given->rule->group == 0) {
-    given->rule->promote = kPromote;
-    change = "added to fp32 every " + std::to_string(kPromote) + " products";
-  } else {
-    given->rule.reset();
+  const telemetry::AccumulatorTotals* worst = nullptr;
+  std::vector<config::AccumulateConfig*> bad;
+  bool promotes = true;  // whether that is enough for all of them
+  for (std::size_t i = 0; i < scaling::kProducts; ++i) {
+    auto& given = changed.precision.accumulate.by_product[i];
+    if (!given || !given->rule) continue;
+    const scaling::Accumulator& rule = *given->rule;
+    const telemetry::AccumulatorTotals* sums =
+        BadSums(record, scaling::kProductNames[i], scaling::AccumulatorText(rule));
+    if (sums == nullptr) continue;
+    bad.push_back(&*given);
+    promotes = promotes && sums->overflow == 0 && rule.promote == 0 && kPromote % rule.group == 0 &&
+               rule.format.mantissa_bits >= kLongEnough &&
+               (!rule.cuts() || rule.fraction_bits >= kLongEnough);
+    if (worst == nullptr || std::pair(sums->overflow == 0, sums->sqnr_db()) <
+                                std::pair(worst->overflow == 0, worst->sqnr_db()))
+      worst = sums;
   }
+  if (worst == nullptr) return std::nullopt;
+  for (config::AccumulateConfig* one : bad)
+    promotes ? static_cast<void>(one->rule->promote = kPromote) : one->rule.reset();
   const config::YamlNode node = config::ToNode(changed);
   Advice advice{"precision",
                 {{"accumulate", config::FlowText(*node.Find("precision")->Find("accumulate"))}},
@@ -189,8 +242,10 @@ std::optional<Advice> SumsAdvice(const RunRecord& record) {
       (worst->overflow > 0 ? std::to_string(worst->overflow) + " overflowed"
                            : telemetry::AccumulatorFigures(worst->swallowed_pct(), worst->bias(),
                                                            worst->sqnr_db())) +
-      "; " + change + " they lose less";
-  advice.sure = worst->overflow > 0 ? "fairly" : "little";
+      "; " +
+      (promotes ? "added to fp32 every " + std::to_string(kPromote) + " products" : "in fp32") +
+      " they lose less";
+  advice.sure = promotes ? "little" : "fairly";
   return advice;
 }
 

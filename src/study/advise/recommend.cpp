@@ -142,7 +142,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
                    [](const TensorNeeds& t) { return t.carries_s(); }))
     throw DataError(options.folder +
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
-                    "again with them in log.statistics");
+                    "again with them in log.statistics (ada-train advise decides by counts)");
   const Recommendation ranges = MakeRecommendation(options, run, record.history, needs);
   const std::vector<Advice> decided = FindAdvice(options, record);
   if (options.json)

@@ -108,11 +108,10 @@ class Rules {
   void Lost(const std::string& tensor, const std::string& key, const NumberFormat& format,
             const std::string& words) {
     if (format == kFp32) return;
-    const TensorTotals* worst = nullptr;
-    for (const TensorTotals& t : record_.layers.tensors())
-      if (WholeTensor(t.tensor) == tensor && t.pct_mean() >= kManyLost &&
-          (worst == nullptr || t.pct_mean() > worst->pct_mean()))
-        worst = &t;
+    const TensorTotals* worst =
+        telemetry::WorstTensor(record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
+          return WholeTensor(t.tensor) == tensor && t.pct_mean() >= kManyLost;
+        });
     if (worst == nullptr) return;
     Add(Advice{"precision",
                {{key, "fp32"}},
@@ -141,9 +140,8 @@ class Rules {
     const std::string limit = record_.layers.FindScale(worst->layer, false)->last_limit;
     if (config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange) return;
     Add(Advice{"scaling", ExactRange(config_),
-               worst->layer + ".dx loses " + PercentText(worst->pct_mean()) +
-                   " where its scale says \"" + limit + "\" for a target of " +
-                   PercentText(target) +
+               worst->layer + ".dx loses " + LostWords(*worst) + ", where its scale says \"" +
+                   limit + "\" for a target of " + PercentText(target) +
                    ": the estimate met it in expectation, not in fact; exact_range counts the "
                    "values",
                "well", mends});
@@ -170,7 +168,7 @@ class Rules {
     if (policy == "logmax") return;  // which chooses its start by itself
     Advice advice{"scaling",
                   {{policy == "fixed" ? "scale" : "init_scale", ShortestText(scale)}},
-                  "loss.dx loses " + PercentText(loss->pct_mean()) + " at S = " +
+                  "loss.dx loses " + LostWords(*loss) + ", at S = " +
                       ShortNumber(loss->last_scale) + ", with which backpropagation starts",
                   "well",
                   {"loss.dx"}};
@@ -240,7 +238,7 @@ class Rules {
     for (const auto& layer : dead) {
       // A gradient that meets others at a branch is theirs to mend.
       if (layer.died_at == "branch" || is_mended(layer.died_at)) continue;
-      std::string reason = telemetry::NoGradientText({layer}, 1);
+      std::string reason = telemetry::NoGradientText(dead, kMost);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
         reason += "; whether the images vanish log.statistics with y would tell";
       // Weights that are all alike pass on no gradient that differs, and zeros none at all; a rate
@@ -292,6 +290,18 @@ std::string NothingText(const RunRecord& record) {
   text += "; " + LostTextOf(record);
   const TensorTotals* most = telemetry::LostMost(record.layers);
   if (most == nullptr && telemetry::CoverageOf(record.layers, 1, {}).counted.empty()) return text;
+  // A scale beyond a tensor's range may be what a policy tries, and is said all the same.
+  for (const TensorNeeds& t : record.needs.tensors) {
+    if (!t.asks_for_s() || t.silent()) continue;
+    const Powers powers = PowersFor(t, t.format, judge::kHeadroomBits);
+    if (!powers.any() || !t.WasAbove(powers)) continue;
+    text += "; S went up to " + ShortNumber(t.scale_high) + ", and " + t.name() +
+            " has headroom up to " + ShortNumber(std::exp2(powers.high));
+    break;
+  }
+  if (const telemetry::AccumulatorTotals* sums = telemetry::WorstSums(record.layers.sums()))
+    text += "; sums lost most in " + sums->name() + ": " +
+            telemetry::AccumulatorFigures(sums->swallowed_pct(), sums->bias(), sums->sqnr_db());
   const TensorNeeds* missed = nullptr;
   for (const TensorNeeds& t : record.needs.tensors)
     if (t.lost_magnitude_pct > (missed == nullptr ? 0 : missed->lost_magnitude_pct)) missed = &t;

@@ -112,6 +112,12 @@ OrderedJson LostJson(const RunRecord& record);
 
 constexpr double kManyLost = 10;  // percent of changes, or of stored values, that underflow
 
+// What a tensor lost, as LostText says it: "5.146 % on the mean, 14.062 % at most"; "100 %" where
+// each logged step lost as much.
+std::string LostWords(const telemetry::TensorTotals& tensor);
+// The step that lost most first, since histograms are judged by it: "14.1 % at most, 5.15 % on the
+// mean,".
+std::string LostWords(const RunRecord& record, const TensorNeeds& tensor);
 // Three digits, or what is shorter: for reasons.
 std::string ShortNumber(double value);
 // The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
@@ -150,8 +156,9 @@ std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord
 // policy finds S by itself.
 bool IsHarmless(const RunRecord& record, const telemetry::TensorTotals& tensor);
 
-// Operands: those whose scales cut off values get another rule, those that lose much are left as
-// they are stored; a format of log.what_if that serves all of them and is narrower is offered.
+// Operands: those whose scales cut off values get another rule, those without a scale one of their
+// own; others that lose much are left as they are stored; a format of log.what_if that serves all
+// of them and is narrower is offered.
 std::vector<Advice> OperandAdvice(const RecommendOptions& options, const RunRecord& record);
 // Sums by accumulators that overflow or are noisier than operands; nothing where all are fine.
 std::optional<Advice> SumsAdvice(const RunRecord& record);

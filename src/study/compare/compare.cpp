@@ -6,15 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "config/load.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "number/number_format.h"
 #include "study/commands.h"
 #include "study/compare/comparison.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
-#include "telemetry/coverage.h"
 
 namespace ada::study {
 namespace {
@@ -42,14 +39,6 @@ void ShortenBoth(std::string& a, std::string& b, std::size_t width) {
   }
   a = CutText(a, width);
   b = CutText(b, width);
-}
-
-void PrintRun(const char* which, const std::string& folder, const config::Config& config,
-              std::ostream& out) {
-  out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
-                     FormatName(config.precision.format) + ", " + config.scaling.policy + ")",
-                 kTerminalWidth)
-      << '\n';
 }
 
 // The keys that only one run has, as those of another policy, with their values.
@@ -196,41 +185,25 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
                 : "their steps are equal, and so are the rows that both have";
 }
 
-// What one run lost, of what that is said.
-void PrintLost(const char* name, const std::string& folder, const config::Config& config,
-               std::int64_t steps, std::ostream& out) {
-  telemetry::LayerTotals layers;
-  EachRow<TensorRow>(folder, [&](const TensorRow& row) { layers.Add(row); });
-  const telemetry::Coverage coverage =
-      telemetry::CoverageOf(layers, steps, config::UncountedStatistics(config));
-  PrintWrapped(std::string("  ") + name + ": " + Visible(telemetry::LostText(layers, coverage)), 4,
-               out, kTerminalWidth);
-}
-
 }  // namespace
 
 void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all) {
-  for (const std::string& folder : {a, b}) RequireRun(folder);
-  const config::Config config_a = ReadRunConfig(a), config_b = ReadRunConfig(b);
-  PrintRun("A", a, config_a, out);
-  PrintRun("B", b, config_b, out);
-  PrintConfigs(config_a, config_b, out);
-  const RunResults results_a = ReadResults(a, config_a), results_b = ReadResults(b, config_b);
-  PrintResults(results_a, results_b, out);
-  out << "\nwhat was lost\n";
-  PrintLost("A", a, config_a, results_a.totals.steps(), out);
-  PrintLost("B", b, config_b, results_b.totals.steps(), out);
-  const std::vector<LayerRecord> layers_a = ReadLayers(a), layers_b = ReadLayers(b);
+  const std::vector<ComparedRun> runs = ReadCompared({a, b});
+  const ComparedRun &of_a = runs.front(), &of_b = runs.back();
+  for (const ComparedRun& run : runs) PrintRun(run, run.config.name + ": ", out);
+  PrintConfigs(of_a.config, of_b.config, out);
+  PrintResults(of_a.results, of_b.results, out);
+  PrintLost(runs, out);
   std::string parting;
-  if (AreStrangers(layers_a, layers_b) && ModelsDiffer(config_a, config_b)) {
-    PrintWorstLayers(layers_a, layers_b, all, out);
+  if (AreStrangers(of_a.layers, of_b.layers) && ModelsDiffer(of_a.config, of_b.config)) {
+    PrintWorstLayers(of_a.layers, of_b.layers, all, out);
     parting = "their networks differ";
   } else {
-    PrintLayers(layers_a, layers_b, all, out);
+    PrintLayers(of_a.layers, of_b.layers, all, out);
     parting = PrintParting(a, b, out);
   }
   out << '\n';
-  PrintWrapped(InShort(results_a, results_b, layers_a, layers_b, parting), 2, out, kTerminalWidth);
+  PrintWrapped(InShort(of_a, of_b, parting), 2, out, kTerminalWidth);
 }
 
 }  // namespace ada::study

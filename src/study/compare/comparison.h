@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "telemetry/coverage.h"
 #include "telemetry/totals.h"
 
 namespace ada::study {
@@ -54,6 +55,22 @@ struct LayerRecord {
 // Returns the layers in the order of the rows. Throws as EachRow does.
 std::vector<LayerRecord> ReadLayers(const std::string& folder);
 
+// One run of those that are compared, read once.
+struct ComparedRun {
+  std::string folder, letter;  // "A": the first one
+  config::Config config;
+  RunResults results;
+  std::vector<LayerRecord> layers;
+  telemetry::LayerTotals totals;
+  telemetry::Coverage coverage;
+};
+// Throws DataError where one of the folders is no run, or files are missing or broken.
+std::vector<ComparedRun> ReadCompared(const std::vector<std::string>& folders);
+// Prints a line a run: its letter, its folder, `name` and what it was asked for.
+void PrintRun(const ComparedRun& run, const std::string& name, std::ostream& out);
+// Prints what each run lost, and of what that is said.
+void PrintLost(const std::vector<ComparedRun>& runs, std::ostream& out);
+
 // Prints two tables, scales and underflow. Layers come in the order of the runs where they are few,
 // else those that differ most come first, and no others unless `all`.
 void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b, bool all,
@@ -68,9 +85,7 @@ void PrintWorstLayers(const std::vector<LayerRecord>& a, const std::vector<Layer
                       bool all, std::ostream& out);
 
 // Returns a line of what matters most. `parting`: where the runs part, in words; may be empty.
-std::string InShort(const RunResults& a, const RunResults& b,
-                    const std::vector<LayerRecord>& layers_a,
-                    const std::vector<LayerRecord>& layers_b, const std::string& parting);
+std::string InShort(const ComparedRun& a, const ComparedRun& b, const std::string& parting);
 
 struct ColumnDifference {
   std::string column, a, b;  // the fields as they stand in the files

@@ -16,35 +16,8 @@
 namespace ada::study {
 namespace {
 
-// One run of those that are compared, read once.
-struct ComparedRun {
-  std::string folder, letter;
-  config::Config config;
-  RunResults results;
-  std::vector<LayerRecord> layers;
-  telemetry::LayerTotals totals;
-  telemetry::Coverage coverage;
-};
-
 // The letters of the first kMostCompared runs.
 std::string LetterOf(std::size_t run) { return std::string(1, static_cast<char>('A' + run)); }
-
-std::vector<ComparedRun> ReadCompared(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders) RequireRun(folder);
-  std::vector<ComparedRun> runs;
-  for (const std::string& folder : folders) {
-    ComparedRun& run = runs.emplace_back();
-    run.folder = folder;
-    run.letter = LetterOf(runs.size() - 1);
-    run.config = ReadRunConfig(folder);
-    run.results = ReadResults(folder, run.config);
-    run.layers = ReadLayers(folder);
-    EachRow<TensorRow>(folder, [&](const TensorRow& row) { run.totals.Add(row); });
-    run.coverage = telemetry::CoverageOf(run.totals, run.results.totals.steps(),
-                                         config::UncountedStatistics(run.config));
-  }
-  return runs;
-}
 
 // A key that is not the same in all runs, with the value of each.
 struct VariedKey {
@@ -206,22 +179,46 @@ std::int64_t PartingStep(const std::string& first, const std::string& other) {
 
 }  // namespace
 
+std::vector<ComparedRun> ReadCompared(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) RequireRun(folder);
+  std::vector<ComparedRun> runs;
+  for (const std::string& folder : folders) {
+    ComparedRun& run = runs.emplace_back();
+    run.folder = folder;
+    run.letter = LetterOf(runs.size() - 1);
+    run.config = ReadRunConfig(folder);
+    run.results = ReadResults(folder, run.config);
+    run.layers = ReadLayers(folder);
+    EachRow<TensorRow>(folder, [&](const TensorRow& row) { run.totals.Add(row); });
+    run.coverage = telemetry::CoverageOf(run.totals, run.results.totals.steps(),
+                                         config::UncountedStatistics(run.config));
+  }
+  return runs;
+}
+
+void PrintRun(const ComparedRun& run, const std::string& name, std::ostream& out) {
+  out << CutText(run.letter + "  " + run.folder + "  (" + name +
+                     FormatName(run.config.precision.format) + ", " + run.config.scaling.policy +
+                     ")",
+                 kTerminalWidth)
+      << '\n';
+}
+
+void PrintLost(const std::vector<ComparedRun>& runs, std::ostream& out) {
+  out << "\nwhat was lost\n";
+  for (const ComparedRun& run : runs)
+    PrintWrapped("  " + run.letter + ": " + Visible(telemetry::LostText(run.totals, run.coverage)),
+                 4, out, kTerminalWidth);
+}
+
 void CompareMany(const std::vector<std::string>& folders, std::ostream& out) {
   const std::vector<ComparedRun> runs = ReadCompared(folders);
-  for (const ComparedRun& run : runs)
-    out << CutText(run.letter + "  " + run.folder + "  (" +
-                       FormatName(run.config.precision.format) + ", " + run.config.scaling.policy +
-                       ")",
-                   kTerminalWidth)
-        << '\n';
+  for (const ComparedRun& run : runs) PrintRun(run, "", out);
   PrintVariedKeys(VariedKeys(runs), out);
   out << "\nresults (loss: training, mean of the last epoch; judged: accuracy, or a language\n"
          "model's loss, of the test split or the first one)\n";
   PrintTableOfRuns(runs, out);
-  out << "\nwhat was lost\n";
-  for (const ComparedRun& run : runs)
-    PrintWrapped("  " + run.letter + ": " + Visible(telemetry::LostText(run.totals, run.coverage)),
-                 4, out);
+  PrintLost(runs, out);
   out << "\nrows\n";
   for (std::size_t run = 1; run < runs.size(); ++run) {
     const std::int64_t step = PartingStep(folders.front(), folders[run]);

@@ -190,10 +190,10 @@ Judged JudgedBy(const RunResults& run, const std::string& split) {
 
 // "1.500 % (A)": the mean over the layers with values other than zero, and how many have none;
 // empty if no layer was logged.
-std::string LostText(const std::vector<LayerRecord>& layers, const char* run) {
+std::string LostText(const ComparedRun& run) {
   double sum = 0;
   std::int64_t count = 0, silent = 0;
-  for (const LayerRecord& layer : layers) {
+  for (const LayerRecord& layer : run.layers) {
     if (std::isnan(layer.mean_pct)) {
       ++silent;
       continue;
@@ -203,7 +203,7 @@ std::string LostText(const std::vector<LayerRecord>& layers, const char* run) {
   }
   if (count + silent == 0) return "";
   std::string text = count == 0 ? "-" : PctText(sum / static_cast<double>(count)) + " %";
-  text += std::string(" (") + run;
+  text += " (" + run.letter;
   if (silent > 0) text += "; no gradient in " + Counted(silent, "layer");
   return text + ")";
 }
@@ -271,20 +271,19 @@ void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
   table.Print(out, kTerminalWidth);
 }
 
-std::string InShort(const RunResults& a, const RunResults& b,
-                    const std::vector<LayerRecord>& layers_a,
-                    const std::vector<LayerRecord>& layers_b, const std::string& parting) {
+std::string InShort(const ComparedRun& of_a, const ComparedRun& of_b, const std::string& parting) {
+  const RunResults &a = of_a.results, &b = of_b.results;
   std::string text = "in short: ";
   // Runs that were judged by different metrics (of different tasks) each name theirs.
   if (const auto split = CommonSplit(a, b)) {
-    const Judged of_a = JudgedBy(a, *split), of_b = JudgedBy(b, *split);
-    text += Visible(*split) + " " + of_a.name + " " + of_a.text + " (A), " +
-            (of_b.name == of_a.name ? "" : of_b.name + " ") + of_b.text + " (B); ";
+    const Judged x = JudgedBy(a, *split), y = JudgedBy(b, *split);
+    text += Visible(*split) + " " + x.name + " " + x.text + " (A), " +
+            (y.name == x.name ? "" : y.name + " ") + y.text + " (B); ";
   } else if (a.totals.steps() > 0 && b.totals.steps() > 0) {
     text += "training loss " + Formatted("%.4g", a.totals.epoch_loss()) + " (A), " +
             Formatted("%.4g", b.totals.epoch_loss()) + " (B); ";
   }
-  const std::string lost_a = LostText(layers_a, "A"), lost_b = LostText(layers_b, "B");
+  const std::string lost_a = LostText(of_a), lost_b = LostText(of_b);
   if (!lost_a.empty() && !lost_b.empty())
     text += "lost of dx, mean of the layers, " + lost_a + ", " + lost_b + "; ";
   return text + parting;

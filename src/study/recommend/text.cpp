@@ -28,10 +28,15 @@ std::string PowerText(double scale) {
   if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
   return Formatted("%.4g", scale);
 }
-// What a tensor lost; where no step of it was finite, or the others lost nothing, that says
-// nothing.
-std::string LostPart(const TensorNeeds& t) {
-  return t.broken_steps > 0 && t.lost_pct == 0 ? "not finite" : LostPctText(t.lost_pct);
+// What a tensor lost in the step that lost most, as all commands say it (telemetry/coverage.h).
+double MostLost(const RunNeeds& needs, const TensorNeeds& t) {
+  const telemetry::TensorTotals* totals = needs.totals.FindTensor(t.layer, t.tensor);
+  return totals != nullptr ? totals->lost_max : t.lost_pct;
+}
+// Where no step of it was finite, or the others lost nothing, a share says nothing.
+std::string LostPart(const RunNeeds& needs, const TensorNeeds& t) {
+  const double lost = MostLost(needs, t);
+  return t.broken_steps > 0 && lost == 0 ? "not finite" : LostPctText(lost);
 }
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return !t.Loses(options.underflow_target);
@@ -187,7 +192,7 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
     if (t.tensor == "sent") continue;
     if (judge::MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options.underflow_target))
       continue;
-    names.push_back(name + " (" + t.last_format + ") " + LostPctText(t.pct_max) +
+    names.push_back(name + " (" + t.last_format + ") " + LostPctText(t.lost_max) +
                     (t.overflow > 0 ? " and overflow" : ""));
   }
   return names;
@@ -243,7 +248,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
       if (!IsGood(t, options) || (t.broken_steps > 0 && !(t.carries_s() && t.silent())))
         others.push_back(
             t.name() + " (" + FormatName(t.format) + (t.carries_s() ? ", scaled by itself)" : ")") +
-            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + LostPctText(t.lost_pct)) +
+            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + LostPctText(MostLost(needs, t))) +
             (t.overflow > 0 ? " and overflow" : "") +
             (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
       continue;
@@ -251,7 +256,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     if (t.silent()) continue;
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
-               Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(t),
+               Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(needs, t),
                JudgementOn(t, options)});
   }
   if (AnyAsksForS(needs)) table.Print(out);
@@ -276,7 +281,11 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     PrintList(silent, 2, out);
   }
   if (fine.empty()) return;
-  out << "Fine as they are (" << fine.size() << " of " << needs.tensors.size() << " tensors):\n";
+  const auto& rows = needs.totals.tensors();
+  const bool operands =
+      std::any_of(rows.begin(), rows.end(), [](const auto& t) { return IsOperand(t.tensor); });
+  out << "Fine as they are (" << fine.size() << " of " << needs.tensors.size() << " tensors)"
+      << (operands ? "; what operands lose is said apart:\n" : ":\n");
   PrintList(fine, 2, out);
 }
 

@@ -1,6 +1,6 @@
 // The parts of `replay`: where attempts come from, what a policy did in each, and how that is shown
 // to people.
-// replay.cpp opens attempts (trace.cpp, foreign_log.cpp, made_up.cpp), drives the policy with them,
+// replay.cpp opens attempts (trace.cpp, foreign_log.cpp, source.cpp), drives the policy with them,
 // and gives each row to Stretches and ScaleComparison.
 #pragma once
 #include <cstddef>

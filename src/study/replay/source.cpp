@@ -1,11 +1,12 @@
 // The input of a replay: a file, or what comes through a pipe, which is kept so that it can be read
-// twice.
+// twice; or attempts that overflow at fixed distances, at random, or both.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -14,10 +15,12 @@
 #include "error.h"
 #include "io/system_call.h"
 #include "io/text.h"
+#include "number/random.h"
 #include "study/replay/attempts.h"
 #include "telemetry/csv_reader.h"
 
 namespace ada::study {
+
 namespace {
 
 constexpr std::size_t kPiece = 1 << 16;
@@ -128,6 +131,49 @@ bool TraceSource::ForLines(const std::function<void(std::string_view)>& take) co
   }
   if (!rest.empty()) take(rest);
   return true;
+}
+
+namespace {
+
+// Each attempt draws the same numbers whatever the pattern asks of it: seeds stay comparable.
+class MadeUp : public Attempts {
+ public:
+  MadeUp(const ReplayPattern& pattern, bool wants_amax)
+      : pattern_(pattern), wants_amax_(wants_amax), random_(pattern.seed, StreamId("replay")) {}
+
+  bool Next(scaling::StepOutcome& outcome) override {
+    ++attempt_;
+    outcome = {};
+    outcome.overflow = pattern_.every > 0 && attempt_ % pattern_.every == 0;
+    // The random number is drawn first, so it is drawn also where the attempt overflows anyway.
+    outcome.overflow = random_.Uniform() < pattern_.overflow || outcome.overflow;
+    const double magnitude = std::exp2(random_.Normal());
+    if (wants_amax_) outcome.amax = outcome.overflow ? INFINITY : magnitude;
+    return true;
+  }
+
+  std::string Describe() const override {
+    std::string text = "made-up trace of " + Counted(pattern_.steps, "step") + ": ";
+    if (pattern_.every == 0 && pattern_.overflow == 0) return text + "nothing overflows";
+    if (pattern_.every > 0) text += "1 attempt in " + std::to_string(pattern_.every) + " overflows";
+    if (pattern_.every > 0 && pattern_.overflow > 0) text += ", ";
+    if (pattern_.overflow > 0)
+      text += ShortestText(100 * pattern_.overflow) + " % at random (seed " +
+              std::to_string(pattern_.seed) + ")";
+    return text;
+  }
+
+ private:
+  const ReplayPattern pattern_;
+  const bool wants_amax_;
+  RandomStream random_;
+  std::int64_t attempt_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Attempts> MakeUp(const ReplayPattern& pattern, bool wants_amax) {
+  return std::make_unique<MadeUp>(pattern, wants_amax);
 }
 
 }  // namespace ada::study

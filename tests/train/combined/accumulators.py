@@ -78,7 +78,8 @@ class Rule:
                     own = np.where(c == 0, -126, own)
                 unit = np.ldexp(1.0, np.maximum(np.maximum(top, own), -900) - self.fraction)
                 cut = np.trunc(p / unit[..., None])
-                swallowed += int(((cut == 0) & (p != 0)).sum())
+                # To inf nothing is added that could be cut.
+                swallowed += int(((cut == 0) & (p != 0) & np.isfinite(c)[..., None]).sum())
                 c = self.into((cut.sum(-1) + np.trunc(c / unit)) * unit, np.zeros((m, n)))
             if self.promote and (begin + self.group) % self.promote == 0:
                 main, c = single(main + c), np.zeros((m, n))

@@ -16,14 +16,17 @@ from decisions import Decisions
 from exact import single
 from formats import TINY, middle
 from heads import Heads
+from histograms import Histograms
 from network import Network, Precision
 from policies import policy_of
 from storing import Storing, Unsure
 from taking import Taking
 from updates import Joined, Updates
 
+MORE = ("blocks", "accumulators", "histograms", "what_if", "what_if_blocks", "what_if_accumulators")
 
-class Beside(Storing, Taking, Decisions, Heads):
+
+class Beside(Storing, Taking, Decisions, Heads, Histograms):
     def __init__(self, run, arrays, weights):
         self.run, self.config = run, run.config
         if "train.tokens" in arrays:  # of sequences: one number a position, and what follows it
@@ -57,7 +60,7 @@ class Beside(Storing, Taking, Decisions, Heads):
         self.steps = self.run.csv("steps.csv")
         self.scale_rows = self.run.csv("scales.csv")
         self.rows = self.run.csv("underflow.csv")
-        self.more_rows = {name: self.run.csv(f"{name}.csv") for name in ("blocks", "accumulators")}
+        self.more_rows = {name: self.run.csv(f"{name}.csv") for name in MORE}
         self.scales, self.masters, self.step = {}, None, 0
         for glob in Precision(self.config, 10**6, self.network).without_effect():
             if f"'{glob}'" not in self.run.said:
@@ -74,6 +77,7 @@ class Beside(Storing, Taking, Decisions, Heads):
         self.stochastic = self.precision.keys.get("rounding") == "stochastic"
         self.tallies, self.amax, self.decided, self.loose, self.broken = {}, {}, {}, set(), set()
         self.not_finite, self.blocks, self.sums_rows, self.used = set(), {}, {}, {}
+        self.judged, self.judged_sums = {}, {}
         if self.masters is None:
             form = self.updates.master_format
             self.masters = {name: form.round(single(w)) for name, w in self.weights.items() if ".running_" not in name}
@@ -210,6 +214,8 @@ class Beside(Storing, Taking, Decisions, Heads):
                 if node.tied is not None and name == "weight":
                     value, off = node.layer.shared
                     error = np.abs(part + value) * 1.2e-7 * (single(part + value) != part + value)
+                    before = self.sums.get(key, (0.0, 0.0))[0] + value  # earlier parts, to which that is added first
+                    error = error + np.abs(before) * 1.2e-7 * (single(before) != before)
                     part, part_error = part + value, part_error + off + error
                 self.add_part(node, name, key, part, part_error)
         if not any(goes_on) or node.kind == "attention":
@@ -386,11 +392,12 @@ class Beside(Storing, Taking, Decisions, Heads):
             if (
                 key not in self.tallies
                 and key not in self.loose
-                and key[1].split(".")[0] not in ("update", "master", "state")
+                and key[1].split(".")[0] not in ("update", "master", "state", "ns", "orthogonality")
             ):
                 self.differ(f"underflow.csv {key[0]},{key[1]}", "a row that is not expected")
         for name, counted in (("blocks", self.blocks), ("accumulators", self.sums_rows)):
             self.compare_more(name, counted)
+        self.compare_histograms()
         for name in self.written:
             if name not in self.decided:
                 self.differ(f"scales.csv {name[0]}", "a row that is not expected")

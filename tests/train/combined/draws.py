@@ -8,7 +8,8 @@ formats are narrow; what features meet is left to chance.
 import numpy as np
 
 from draw_layers import DrawLayers
-from draw_operands import MODES, DrawOperands
+from draw_more import DrawMore
+from draw_operands import MODES
 
 NARROW = (
     "fp8_e4m3",
@@ -26,7 +27,7 @@ P3109 = ("binary8p3se", "binary8p4sf", "binary8p5se", "binary6p3sf", "binary4p2s
 WIDE = ("fp16", "bf16", "cb16", "fp32")
 
 
-class Draw(DrawLayers, DrawOperands):
+class Draw(DrawLayers, DrawMore):
     # Formats.
 
     def format(self):
@@ -285,6 +286,7 @@ class Draw(DrawLayers, DrawOperands):
             if kind in ("multistep", "step"):
                 self.maybe(config["schedule"], "gamma", 0.5, 0.5)
         self.maybe(config["log"], "statistics", 0.15, ["y", "w", "dx", "dw", "dy"])
+        self.more(config)
         return config, shape
 
     def arrays(self, config, shape):

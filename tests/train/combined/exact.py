@@ -131,9 +131,13 @@ def convolve_weights(x, dy, window, groups):
     return w.reshape(-1, *w.shape[2:])
 
 
-def product(kind, a, b, *more, addends, units, order=1):
-    """One of the three products with its error: of values, and of magnitudes for the bound."""
+def product(kind, a, b, *more, addends, units, order=1, spreads=None):
+    """One of the three products with its error: of values, and of magnitudes for the bound; spreads: how far a and b
+    may be off."""
     with np.errstate(invalid="ignore", over="ignore"):
         value = kind(a, b, *more)
         magnitude = kind(np.abs(a), np.abs(b), *more)
-    return value, sum_error(magnitude, addends, units, order), magnitude
+        if spreads is None:
+            return value, sum_error(magnitude, addends, units, order), magnitude
+        wide = kind(np.abs(a) + spreads[0], np.abs(b) + spreads[1], *more)
+        return value, sum_error(wide, addends, 0.0 * units, order) + np.nan_to_num(wide - magnitude), wide

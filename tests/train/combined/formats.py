@@ -51,7 +51,7 @@ class Format:
         self.name, self.mode = name, "nearest" if name == "fp32" else mode
         keys = named(name) if isinstance(name, str) else dict(name)
         e, m = keys["exponent"], keys["mantissa"]
-        self.mantissa, bias = m, keys.get("bias", 2 ** (e - 1) - 1)
+        self.mantissa, self.bits, bias = m, 1 + e + m, keys.get("bias", 2 ** (e - 1) - 1)
         self.has_inf, self.has_nan = keys.get("has_inf", True), keys.get("has_nan", True)
         self.negative_zero = keys.get("negative_zero", True)
         self.saturate = keys.get("saturate", False) or saturate and name != "fp32" or not self.has_nan
@@ -165,6 +165,7 @@ class Tally:
 
     def __init__(self, form, scale):
         self.form, self.scale = form, scale
+        self.seen = []  # (value, error, S) of each part
         self.found, self.finite, self.signed = {}, True, np.zeros(2)
         self.low_max = self.high_max = 0.0
         self.low_min = self.high_min = np.inf
@@ -198,7 +199,9 @@ class Tally:
         self._add("inf", inf, inf)
         self._add("nan", nan, nan)
         self._add("below", far < form.smallest, near < form.smallest)
-        self._extremes(value / self.scale, np.broadcast_to(error, value.shape) / self.scale)
+        error = np.broadcast_to(error, value.shape)
+        self.seen.append((value, error, self.scale))
+        self._extremes(value / self.scale, error / self.scale)
 
     def add_between(self, value, error, low, high, factor=None):
         """add() where what is stored lies between two values."""

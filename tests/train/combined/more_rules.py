@@ -1,4 +1,4 @@
-"""Update rules beside SGD and Adam: RMSprop, Adagrad and Adamax as torch.optim has them, Lion as lion-pytorch.
+"""Update rules beside SGD and Adam: RMSprop, Adagrad, Adamax and Muon as torch.optim has them, Lion as lion-pytorch.
 
 Each takes what Updates.adam takes and gives (step, error, states), the states as (value, error) by their key.
 """
@@ -89,3 +89,25 @@ class MoreRules:
         if decay:
             step, error = step + lr * decay * w, error + 1.8e-7 * np.abs(w)
         return step, error, self.kept(name, after, exp_avg=(m, m_off))
+
+    def muon(self, name, w, g, off, lr, decay, after):
+        """A momentum made orthogonal by Newton-Schulz in fp32; small singular values make much of what is not known."""
+        share = self.keys.get("momentum", 0.95)
+        last = share * self.before(name, "momentum_buffer", w)
+        m, m_off = last + (1 - share) * g, (1 - share) * off + 2 * OFF * (np.abs(last) + np.abs(g)) + TINY
+        x, x_off = (share * m + (1 - share) * g, m_off + off) if self.keys.get("nesterov", True) else (m, m_off)
+        x, x_off = (a.reshape(len(a), -1) for a in (x, x_off))
+        rows, columns = x.shape
+        x = x if rows <= columns else x.T
+        norm = max(np.sqrt(np.sum(x**2)), self.keys.get("epsilon", 1e-7))
+        x, steps = x / norm, self.keys.get("ns_steps", 5)
+        a, b, c = self.keys.get("ns_coefficients", (3.4445, -4.775, 2.0315))
+        for _ in range(steps):
+            gram = x @ x.T
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        near = 2 * abs(a) ** steps * (np.sqrt(np.sum(x_off**2)) / norm + 2e-6)
+        adjust = {"original": max(1.0, rows / columns) ** 0.5, "match_rms_adamw": 0.2 * max(rows, columns) ** 0.5}
+        lr_of = lr * adjust.get(self.keys.get("adjust_lr", "original"), (rows / columns) ** 0.5)
+        step = lr_of * (x if rows <= columns else x.T).reshape(w.shape)
+        step, error = step + lr * decay * w, lr_of * near + 1e-6 * np.abs(step) + 1.8e-7 * np.abs(w)
+        return step, error + np.zeros(w.shape), self.kept(name, after, momentum_buffer=(m, m_off))

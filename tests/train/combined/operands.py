@@ -11,8 +11,8 @@ from accumulators import Rule
 from blocks import FLT_MAX, BlockFormat, is_block
 from exact import single
 from formats import Format
+from products import PAIRS
 
-PAIRS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
 SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
 SCALES_DEFAULT = {"kind": "none"}
 
@@ -64,6 +64,8 @@ class Operand:
             return
         self.block = is_block(self.format)
         self.rounding = keys.get("rounding", "nearest")
+        self.stochastic = self.rounding == "stochastic"
+        self.rounding = "nearest" if self.stochastic else self.rounding
         self.scaling = {**scaling, "kind": keys.get("tensor_scaling", scaling["kind"])}
         if self.block:
             self.form = BlockFormat(self.format)

@@ -7,6 +7,8 @@ import exact
 from exact import lowest_bit, single, sum_error
 from kinds import Layer
 
+PAIRS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
+
 
 class Product(Layer):
     """What convolutions, transposed ones and linear layers share."""
@@ -17,10 +19,18 @@ class Product(Layer):
 
     def setup(self):
         self.scaled = set()  # products whose sums are multiplied by a scale of the whole tensor afterwards
+        self.spread = {}  # of operands that are rounded at random: how far they may be off
 
     def unit(self, product, *units):
         """What all products of a sum are multiples of; 0 where a scale is multiplied with the sum."""
         return 0.0 * units[0] * units[1] if product in self.scaled else units[0] * units[1]
+
+    def spreads(self, product, change=lambda x, w: (x, w)):
+        """How far both operands of a product may be off, as `change` turns them; None: they are known."""
+        first, second = (self.spread.get(f"{product}.{name}") for name in PAIRS[product])
+        if first is None and second is None:
+            return None
+        return change(*(0.0 if s is None else s for s in (first, second)))
 
     def accumulated(self, product, a, b):
         """(value, error) of a product whose sums an accumulator makes; None: they are fp32's."""
@@ -44,7 +54,8 @@ class Product(Layer):
         b = self.params["bias"].reshape(1, -1, 1, 1)
         unit = np.minimum(unit, lowest_bit(b, ()).reshape(b.shape))
         with np.errstate(invalid="ignore"):
-            return value + b, sum_error(magnitude + np.abs(b), addends + 1, unit)
+            found = sum_error(magnitude + np.abs(b), addends + 1, unit)
+            return value + b, np.maximum(found, error + np.abs(value + b) * 1.2e-7 * (error > found))
 
     def bias_gradient(self, dy):
         if "bias" in self.params:
@@ -88,7 +99,15 @@ class Convolution(Product):
         units = self.unit(name, lowest_bit(x, (1, 2, 3))[:, None, None, None], lowest_bit(w, (1, 2, 3))[None, :, None, None])
         return (
             exact.product(
-                exact.convolve, x, w, self.window, self.groups, addends=addends, units=units, order=self.winograd
+                exact.convolve,
+                x,
+                w,
+                self.window,
+                self.groups,
+                addends=addends,
+                units=units,
+                order=self.winograd,
+                spreads=self.spreads(name),
             ),
             units,
         )
@@ -97,7 +116,15 @@ class Convolution(Product):
         units = self.unit(name, lowest_bit(dy, (1, 2, 3))[:, None, None, None], lowest_bit(w, None))
         return (
             exact.product(
-                exact.convolve_back, dy, w, self.window, self.groups, addends=addends, units=units, order=self.winograd
+                exact.convolve_back,
+                dy,
+                w,
+                self.window,
+                self.groups,
+                addends=addends,
+                units=units,
+                order=self.winograd,
+                spreads=self.spreads(name),
             ),
             units,
         )
@@ -137,6 +164,7 @@ class Convolution(Product):
             addends=b.size // b.shape[1],
             units=units,
             order=self.winograd,
+            spreads=self.spreads("dw", lambda x, d: (d, x) if self.transposed else (x, d)),
         )
         self.grads["weight"] = dw, dw_error
         self.bias_gradient(dy)
@@ -194,6 +222,9 @@ class Linear(Product):
         """[rows, values]: images, or the positions of all sequences."""
         return x.transpose(0, 2, 3, 1).reshape(-1, x.shape[1]) if self.sequence else x.reshape(len(x), -1)
 
+    def of_rows(self, spread):
+        return self.rows(spread) if np.ndim(spread) else spread
+
     def unrows(self, rows, shape, n):
         return (
             rows.reshape(n, shape[1], shape[2], shape[0]).transpose(0, 3, 1, 2)
@@ -210,7 +241,8 @@ class Linear(Product):
             return self.and_bias(made)
         x = self.rows(x)
         units = self.unit("forward", lowest_bit(x, 1)[:, None], lowest_bit(w, 1)[None, :])
-        value, error, magnitude = exact.product(lambda a, b: a @ b.T, x, w, addends=self.inputs, units=units)
+        value, error, magnitude = exact.product(lambda a, b: a @ b.T, x, w, addends=self.inputs, units=units,
+                                                spreads=self.spreads("forward", lambda s, v: (self.of_rows(s), v)))
         parts = [
             self.unrows(np.broadcast_to(a, value.shape), self.shape, self.n) for a in (value, error, magnitude, units)
         ]
@@ -223,7 +255,8 @@ class Linear(Product):
             made = self.accumulated("dx", d, w)
             d = self.rows(d)
             units = self.unit("dx", lowest_bit(d, 1)[:, None], lowest_bit(w, 0)[None, :])
-            value, error, _ = exact.product(lambda a, b: a @ b, d, w, addends=self.out, units=units)
+            value, error, _ = exact.product(lambda a, b: a @ b, d, w, addends=self.out, units=units,
+                                           spreads=self.spreads("dx", lambda s, v: (self.of_rows(s), v)))
             found = [
                 tuple(self.unrows(np.broadcast_to(a, value.shape), self.shapes[0], self.n) for a in (value, error))
             ]
@@ -236,7 +269,8 @@ class Linear(Product):
             return found
         x, d = self.rows(x), self.rows(d)
         units = self.unit("dw", lowest_bit(d, 0)[:, None], lowest_bit(x, 0)[None, :])
-        dw, dw_error, _ = exact.product(lambda a, b: a.T @ b, d, x, addends=len(d), units=units)
+        dw, dw_error, _ = exact.product(lambda a, b: a.T @ b, d, x, addends=len(d), units=units,
+                                        spreads=self.spreads("dw", lambda s, e: (self.of_rows(e), self.of_rows(s))))
         self.grads["weight"] = dw, dw_error
         self.bias_gradient(dy)
         return found

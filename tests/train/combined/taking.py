@@ -29,6 +29,7 @@ class BlockTally(Tally):
         exactly("inf", np.isinf(value))
         exactly("nan", np.isnan(value))
         self.found["overflow"] = (self.found.get("overflow", (0, 0))[0] + seen["saturated"],) * 2
+        self.seen.append((value, np.zeros(value.shape), self.scale))
         self._extremes(value / self.scale, np.zeros(value.shape))
 
 
@@ -47,6 +48,7 @@ class Taking:
 
     def operand(self, node, name, stored, scale):
         """The operand that a product takes of a stored tensor, counted as a rounding of its own."""
+        self.judge_operand(node, name, stored, scale)
         operand = self.precision.operand(node.name, name)
         node.scales.pop(name, None)
         rule = self.precision.hadamard(node.name, name.split(".")[0])
@@ -55,11 +57,13 @@ class Taking:
             over, over_back = node.layer.transformed(name, stored)
             stored = over_back(transform(over, *rule))
             stored = self.after_transform(node, name, stored)
+        node.layer.spread[name] = None
         if operand is None:
             return stored
         if operand.as_forward:
             source = "forward." + name.split(".")[1]
             taken, tally, counts = node.took.get(source, (stored, None, None))
+            node.layer.spread[name] = node.layer.spread.get(source)
             node.scales[name] = node.scales[source]
             if tally is not None and not (name.endswith(".w") and self.part > 0):
                 self.tallies[node.name, name] = tally
@@ -87,14 +91,19 @@ class Taking:
                 tally, counts = self.count_blocks(key, operand.form, scale, stored, taken, seen)
         else:
             factor = self.operand_factor(operand, key, lines, back)
-            taken = stored_ends(stored, 0.0, operand.form, factor)[0]
+            low, high = stored_ends(stored, 0.0, operand.form, factor, operand.stochastic)
+            taken = (low + high) / 2 if operand.stochastic else low
+            node.layer.spread[name] = np.nan_to_num((high - low) / 2) if operand.stochastic else None
             node.scales[name] = 1.0 if factor is None else factor, operand.form
             if logged:
                 tally = self.tallies.setdefault(key, Tally(operand.form, scale))
                 tally.scale = tally.row_scale = scale
                 if factor is not None and np.ndim(factor) == 0:
                     tally.row_scale = float(single(scale * factor))
-                tally.add(stored, np.zeros(stored.shape), taken, factor)
+                if operand.stochastic:
+                    tally.add_between(stored, np.zeros(stored.shape), low, high, factor)
+                else:
+                    tally.add(stored, np.zeros(stored.shape), taken, factor)
         node.took[name] = taken, self.tallies.get(key), counts
         if not np.isfinite(taken).all():
             self.spreads = True
@@ -103,9 +112,14 @@ class Taking:
 
     def accumulated(self, node, product, a, b):
         """(value, error) of a product under precision.accumulate; None: sums in fp32."""
+        self.judge_sums(node, product, a, b)
         rule = self.precision.accumulator(node.name, product)
         if rule is None:
             return None
+        return self.sums_by(node, product, a, b, rule, self.sums_rows.setdefault((node.name, product), Accumulated()))
+
+    def sums_by(self, node, product, a, b, rule, row):
+        """(value, error) of a product by a rule, counted into the row; None where its operands are not finite."""
         layer, names = node.layer, PAIRS[product]
         (a, scale_a, low_a), (b, scale_b, low_b) = (
             self.codes(node, f"{product}.{name}", value) for name, value in zip(names, (a, b))
@@ -117,7 +131,6 @@ class Taking:
         pairs, back = order(layer, product, a, b)
         if product == "dw":
             low_a, low_b = (low_a, low_b) if layer.transposed and order is of_convolution else (low_b, low_a)
-        row = self.sums_rows.setdefault((node.name, product), Accumulated())
         if np.ndim(scale_a) or np.ndim(scale_b):
             spread = [np.broadcast_to(s, c.shape).astype(np.float64) for s, c in ((scale_a, a), (scale_b, b))]
             scales, _ = order(layer, product, *spread)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from exact import single
 from formats import Format, Tally
 from more_rules import MoreRules
 from states import StateTally, States
@@ -30,6 +31,18 @@ def rate(config, step):
     return lr
 
 
+def half_up(master):
+    """An fp32 master's bf16 weight: half away from zero."""
+    bits = master.astype(np.float32).view(np.uint32)
+    return ((bits + (bits & 0x8000)) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def joined(weight, low):
+    """The fp32 master of a bf16 weight and its 16 low bits, a signed number: if negative, the weight was rounded up."""
+    bits = weight.astype(np.float32).view(np.int32).astype(np.int64) + low.astype(np.int64)
+    return (bits & 0xFFFFFFFF).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
 class Updates(MoreRules):
     def __init__(self, config):
         self.config = config
@@ -43,17 +56,20 @@ class Updates(MoreRules):
             return Format(value, saturate), "nearest"
 
         self.master_format, self.master_rounding = of("masters")
+        masters = precision.get("masters", {})
+        self.compensation = masters.get("compensation", "none") if isinstance(masters, dict) else "none"
+        self.rest = {}  # what rounding took of each master
         saturate = precision.get("overflow", "default") == "saturate"
         self.states = States(precision.get("optimizer_state", "fp32"), saturate)
         self.keys = config["optimizer"]
         self.state, self.count = {}, 0
 
     def factors(self, name, shape):
-        lr, decay = 1.0, 1.0
-        for group in self.keys.get("groups", []):
+        lr, decay, keys = 1.0, 1.0, self.config["optimizer"]
+        for group in keys.get("groups", []):
             if fnmatch.fnmatchcase(name, group["match"]):
                 lr, decay = group.get("lr_factor", lr), group.get("decay_factor", decay)
-        for glob in self.keys.get("no_decay", []):
+        for glob in keys.get("no_decay", []):
             if fnmatch.fnmatchcase(name, glob) or (glob == "vectors" and len(shape) == 1):
                 decay = 0.0
         return lr, decay
@@ -87,12 +103,14 @@ class Updates(MoreRules):
     def one(self, beside, name, g, off, lr, after, tallies):
         w = beside.masters[name]
         lr_factor, decay_factor = self.factors(name, w.shape)
-        lr, decay = (
-            lr * lr_factor,
-            self.keys.get("weight_decay", 0.01 if self.keys["kind"] == "adamw" else 0) * decay_factor,
-        )
+        self.keys = keys = self.config["optimizer"]
+        if keys["kind"] == "muon" and w.ndim == 1:
+            self.keys, lr = keys["others"], lr * keys["others"]["lr"] / keys["lr"]
         kind = self.keys["kind"]
+        decay = self.keys.get("weight_decay", {"adamw": 0.01, "muon": 0.1}.get(kind, 0)) * decay_factor
+        lr = lr * lr_factor
         rule = self.adam if kind in ("adam", "adamw") else getattr(self, kind)
+        before, w = w, joined(w, self.rest.get(name, 0 * w)) if self.compensation == "remainder" else w
         step, error, states = rule(name, w, g, off, lr, decay, after)
         form = self.master_format
         new, spread = w - step, error + np.where(step == 0, 0, np.abs(w - step) * 6e-8)
@@ -100,6 +118,8 @@ class Updates(MoreRules):
         low, high = form.round(new - spread), form.round(new + spread)
         if self.master_rounding == "stochastic":
             low, high = form.neighbors(new - spread)[0], form.neighbors(new + spread)[1]
+        if self.compensation != "none":
+            low, high = self.compensated(beside, name, w, -step, error, (new - spread, new + spread), after)
         fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
         if not fits.all():
             at = tuple(int(i) for i in np.argwhere(~fits)[0])
@@ -111,7 +131,26 @@ class Updates(MoreRules):
                 f"before {w[at]!r}",
             )
         parts = [n for n in beside.masters if n.rsplit(".", 1)[0] == name.rsplit(".", 1)[0]]
-        self.rows(beside, name, len(parts) > 1, w, step, error, got, new, spread, states, after, tallies)
+        self.rows(beside, name, len(parts) > 1, before, step, error, got, new, spread, states, after, tallies)
+
+    def compensated(self, beside, name, w, step, error, ends, after):
+        """Least and greatest master where precision.masters.compensation keeps the rest, which is compared as well."""
+        form, key = self.master_format, f"optimizer.{name}." + ("kahan_comp" if self.compensation == "kahan" else "remainder")
+        self.rest_before = rest = self.rest.get(name, np.zeros(w.shape))
+        self.rest[name] = after[key]
+        if self.compensation == "kahan":
+            sums = [form.round(single(rest + step + side * error)) for side in (-1, 1)]
+            low, high = (form.round(single(w + s)) for s in sums)
+            kept = [form.round(single(s + form.round(single(w - after[name])))) for s in sums]
+        else:
+            whole = joined(after[name], after[key])
+            kept, low = (after[key],) * 2, np.where((whole >= ends[0]) & (whole <= ends[1]), half_up(whole), np.inf)
+            high = low
+        with np.errstate(invalid="ignore"):
+            fits = (after[key] >= kept[0]) & (after[key] <= kept[1]) | ~np.isfinite(kept[0] + kept[1])
+        if not fits.all():
+            beside.differ(f"checkpoint {key}", after[key][~fits][:3], f"expected {kept[0][~fits][:3]} .. {kept[1][~fits][:3]}")
+        return low, high
 
     def sgd(self, name, w, g, off, lr, decay, after):
         keys = self.keys
@@ -173,15 +212,20 @@ class Updates(MoreRules):
                 yield tally
 
         if not form.is_fp32 or logged:
+            rest_moved = self.rest_before != self.rest[name] if self.compensation != "none" else False
             for tally in into("update", lambda: Moved(form, 1.0)):
-                tally.move(step, error, w, got)
+                tally.move(step, error, w, got, rest_moved)
         if not form.is_fp32:
             for tally in into("master", lambda: Tally(form, 1.0)):
                 tally.add(new, spread, got)
         several = sum(not self.states.form(key.rsplit(".", 1)[1]).is_fp32 for key in states)
         for key, (value, off) in states.items():
             stored = after[key]
-            state_form, low, high, _ = self.states.kept(key, value, off, after)
+            try:
+                state_form, low, high, _ = self.states.kept(key, value, off, after)
+            except ValueError as wrong:  # a scale
+                beside.differ("checkpoint", wrong)
+                continue
             if state_form.is_fp32:
                 continue
             fits = (stored >= low) & (stored <= high) | ~np.isfinite(value + off) | np.isnan(low) | np.isnan(high)
@@ -201,10 +245,10 @@ class Updates(MoreRules):
 
 
 class Moved(Tally):
-    """A row `update`: changes, and whether the weight is what it was."""
+    """A row `update`: changes, and whether the weight, with what a compensation keeps of it, is what it was."""
 
-    def move(self, step, error, before, after):
-        stayed = before == after
+    def move(self, step, error, before, after, rest_moved):
+        stayed = (before == after) & ~np.asarray(rest_moved)
         low, high = np.abs(step) - error, np.abs(step) + error
         zero, maybe = high == 0, low <= 0
         everything = np.ones(step.shape)

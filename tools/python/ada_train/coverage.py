@@ -30,6 +30,7 @@ class TensorTotals:
     pct_max: float = 0.0
     lost_sum: float = 0.0
     lost_max: float = 0.0
+    broken: bool = False  # some row had inf or NaN, before its rounding or after
     last_scale: float = 1.0
     first: dict = None
 
@@ -38,6 +39,7 @@ class TensorTotals:
         self.rows += 1
         for name in ("numel", "zeros_before", "underflow", "overflow"):
             setattr(self, name, getattr(self, name) + row[name])
+        self.broken |= row["inf"] + row["nan"] + row["overflow"] > 0
         self.last_scale, pct = row["scale"], row["underflow_pct_nonzero"]
         if math.isnan(pct):
             return
@@ -80,7 +82,9 @@ def counted(tensors, steps, rounded):
         coverage += f"; not counted: {_enumerated(missing)} (log.statistics)"
     key, most = max(tensors.items(), key=lambda item: item[1].lost_mean)
     if most.lost_mean <= 0:
-        return {**made, "coverage": coverage, "text": f"no value was lost of {coverage}"}
+        broken = sum(totals.broken for totals in tensors.values())
+        held = f"; {broken} tensor{'' if broken == 1 else 's'} held inf or NaN" if broken else ""
+        return {**made, "coverage": coverage, "text": f"no value was lost of {coverage}{held}"}
     made["lost_most"] = {"layer": key[0], "tensor": key[1], "pct_mean": most.lost_mean,
                          "pct_max": most.lost_max}
     return {**made, "coverage": coverage,

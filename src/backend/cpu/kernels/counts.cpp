@@ -36,7 +36,7 @@ CountTally::CountTally(const Rounder& rounder, bool apart)
 
 // Empties the buffer. Extremes come first: they tell which of the rarer counts can find anything.
 void CountTally::Count() {
-  const KeptExtremes extremes = sums_.TakeExtremes(kept_.x, end_);
+  const BufferExtremes extremes = sums_.TakeExtremes(kept_.x, end_);
   for (int run = 0; run * kRun < end_; ++run) min_ = std::min(min_, extremes.min[run]);
   max_ = std::max(max_, extremes.max);
   kept_count_ += end_;
@@ -52,7 +52,7 @@ void CountTally::Count() {
 
 // Counts values that become zeros or subnormals, and values below the subnormals. Among small
 // values most are subnormals.
-void CountTally::CountSmall(const KeptExtremes& extremes) {
+void CountTally::CountSmall(const BufferExtremes& extremes) {
   Counts<3> counts({rounder_.grid.below_min, zero_end_, subnormal_end_});
   const std::uint32_t low = std::max(rounder_.grid.below_min, zero_end_);
   for (int first = 0; first < end_; first += kRun) {
@@ -67,7 +67,7 @@ void CountTally::CountSmall(const KeptExtremes& extremes) {
   below_min_ += counts[0], underflow_ += counts[1], subnormal_ += counts[2] - counts[1];
 }
 // A small scale makes zeros of values that are none.
-void CountTally::CountSmallApart(const KeptExtremes& extremes) {
+void CountTally::CountSmallApart(const BufferExtremes& extremes) {
   Counts<2> before({rounder_.grid.below_min, kLargestMagnitude + 1});
   Counts<2> after({rounder_.grid.min_normal, kLargestMagnitude + 1});
   before.Add(kept_.before, end_);
@@ -78,7 +78,7 @@ void CountTally::CountSmallApart(const KeptExtremes& extremes) {
 
 // Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare. A
 // finite value whose scaled one leaves fp32 is one that overflows.
-void CountTally::CountLarge(const KeptExtremes& extremes) {
+void CountTally::CountLarge(const BufferExtremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   const float* before = apart_ ? kept_.before : kept_.x;
   if (rounder_.grid.table != 0) {

@@ -12,7 +12,7 @@ namespace ada::backend::cpu::ADA_ISA {
 template <class Stats, class Body>
 ADA_INLINE void ForValues(std::int64_t n, Stats& stats, Body&& body) {
   // fp32 sums stay short, and a loop never keeps more than the counter's buffer holds
-  // (KeptValues::kLoop).
+  // (CountBuffer::kLoop).
   constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {

@@ -130,7 +130,7 @@ void Update(const UpdateArgs& args) {
       return Apply<Kind::kStableAdamW, 2>(args);
     case Kind::kAdafactor:
     case Kind::kMuon:
-      return;  // whole matrices: cpu/ops/matrix_updates.h
+      return;  // whole matrices: cpu/ops/kept_update.h
   }
 }
 

@@ -16,7 +16,6 @@
 
 #include "backend/attention_formulas.h"
 #include "backend/cpu/ops/attention_groups.h"
-#include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
@@ -176,7 +175,7 @@ class CpuAttention final : public Op {
   std::size_t WorkerBytes() const {
     return std::max(static_cast<std::size_t>(WorkerValues()) * sizeof(float), heads_.bytes());
   }
-  // Where the sums themselves (rule 0), or those that are judged, are counted. Null: nobody asks.
+  // Where the sums themselves (rule 0) and those that are judged are counted; null: nobody asks.
   scaling::AccumulatorCounts* CountsTo(scaling::Product product, const Pass& pass,
                                        std::size_t rule) const {
     const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
@@ -346,9 +345,10 @@ class CpuAttention final : public Op {
                        pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     }
     if (Needs(Decision::kDs)) v = PartMoments(pass, 2);
-    Decide(Decision::kDv, looks ? Seen(dy, p) : scaling::Observation{}, scale);
+    Decide(Decision::kDv, looks ? ObservationOf(dy, p) : scaling::Observation{}, scale);
     if (spec_.rounds_ds)
-      Decide(Decision::kDs, looks ? Seen(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
+      Decide(Decision::kDs,
+             looks ? ObservationOf(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
     *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
     if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
   }
@@ -360,7 +360,8 @@ class CpuAttention final : public Op {
                         pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     const auto decide = [&](Decision decision, std::size_t part) {
       scaling::Observation seen;
-      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), sizes_.factor()));
+      if (Needs(decision))
+        seen = ObservationOf(ds, Times(PartMoments(pass, part), sizes_.factor()));
       Decide(decision, seen, *spec_.ds_scale);
     };
     decide(Decision::kDq, 1);

@@ -1,6 +1,8 @@
 // Scores of attention and what is of their shape: [queries, keys] of all heads, which are never in
-// memory whole. They are rounded, counted and dropped block by block (QueryBlock).
+// memory whole. They are rounded, counted and dropped block by block (QueryBlock). And what the
+// four decisions of attention look at (AttentionSpec, backend/attention_formulas.h).
 #pragma once
+#include "backend/backend.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/ops/attention_head.h"
 #include "backend/cpu/rounding/rounding_stats.h"
@@ -37,5 +39,13 @@ class ScoreRounding {
   float dropout_;
   std::uint64_t stream_;
 };
+
+// Moments of `channels` channels of each position from `first` on, of `rows` images of all
+// processes. Takes kMomentPositions * channels values of each worker's memory.
+// An attention op asks for them where a rule looks at queries, keys or values, whose moments no
+// rounding has: three of them may lie in one tensor.
+inline constexpr std::int64_t kMomentPositions = 32;
+TensorMoments MomentsOfPart(const Context& context, const Tensor& tensor, std::int64_t first,
+                            std::int64_t channels, int rows);
 
 }  // namespace ada::backend::cpu

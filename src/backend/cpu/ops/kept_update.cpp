@@ -110,9 +110,15 @@ void KeptParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, st
   float* rest = slot_.rest ? slot_.rest.f32() + computed.first : nullptr;
   for (std::int64_t i = 0; i < computed.n; ++i) {
     const float before = value[i], base = computed.base[i], step = computed.step[i];
+    const float rest_before = rest != nullptr ? rest[i] : 0;
+    // What the rule started from: the weight, or that with its low bits.
+    const float from =
+        rule_.compensation == Compensation::kRemainder ? Joined(before, rest_before) : before;
     value[i] = NewMaster(base, step, computed.first + i, how, rest != nullptr ? rest + i : nullptr);
     if (counts == nullptr) continue;
-    counts->of[0].AddChange(masters_, step + (base - before), before, base + step, value[i]);
+    const bool rest_moved = rest != nullptr && rest[i] != rest_before;
+    counts->of[0].AddChange(masters_, step + (base - from), before, base + step, value[i],
+                            rest_moved);
     if (!masters_.exact) counts->of[1].AddKept(masters_, base + step, value[i]);
   }
   for (std::size_t i = 0; i < kMostStates; ++i)

@@ -1,6 +1,4 @@
 // Rows and columns are summed in fixed blocks, so any number of threads gives the same bytes.
-#include "backend/cpu/ops/matrix_updates.h"
-
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
+#include "backend/cpu/ops/kept_update.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "backend/cpu/ops/kept_update.h"
-#include "backend/cpu/ops/matrix_updates.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/update_args.h"

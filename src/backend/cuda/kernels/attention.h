@@ -130,7 +130,7 @@ struct ScoreShape {
     return static_cast<std::uint32_t>(i) / keys;
   }
   // Keys that the row's query sees: the first ones.
-  ADA_HOST_DEVICE std::uint32_t SeenBy(std::uint32_t row) const {
+  ADA_HOST_DEVICE std::uint32_t VisibleKeys(std::uint32_t row) const {
     if (!causal) return keys;
     const std::uint32_t seen = row % queries + 1;
     return seen < keys ? seen : keys;
@@ -177,7 +177,7 @@ struct ScoreSumsKernel {
     if (row >= rows) return;
     const int lane = GroupThreads::Lane(at);
     const float* s = scores + row * shape.keys;
-    const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
+    const std::int64_t seen = shape.VisibleKeys(static_cast<std::uint32_t>(row));
     if constexpr (kPhase == 0) {
       float top = -HUGE_VALF, low = HUGE_VALF;
       std::uint32_t magnitude = 0;
@@ -227,7 +227,7 @@ struct ScoreSumsKernel {
 // The probability of a value, computed from its score each time it is asked for.
 struct ProbabilityValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score) const {
-    if (key >= shape.SeenBy(row)) return 0;
+    if (key >= shape.VisibleKeys(row)) return 0;
     if (sums == nullptr) return score;
     const ScoreSum& of = sums[row];
     if (of.wide) return static_cast<float>(WideExponential(score, of.top, factor) / of.sum);
@@ -316,7 +316,7 @@ struct ScoreSlopesKernel {
     const int lane = GroupThreads::Lane(at);
     const ScoreShape& shape = terms.p.shape;
     if constexpr (kPhase == 0) {
-      const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
+      const std::int64_t seen = shape.VisibleKeys(static_cast<std::uint32_t>(row));
       double sum = 0;
       for (std::int64_t j = lane; j < seen; j += kSumLanes) {
         const std::int64_t i = row * shape.keys + j;
@@ -339,7 +339,7 @@ struct ScoreSlopesKernel {
 // Masked scores have the gradient 0.
 struct ScoreGradientValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score, float dp) const {
-    if (key >= terms.p.shape.SeenBy(row)) return 0;
+    if (key >= terms.p.shape.VisibleKeys(row)) return 0;
     const auto p = static_cast<double>(terms.p.At(row, key, score));
     const auto ds = static_cast<float>(p * (static_cast<double>(dp) - slopes[row]));
     return alpha == nullptr ? ds : ds * *alpha;
@@ -377,7 +377,7 @@ struct DecideWithin {
       TensorMoments other = *factor;
       if (more != nullptr) other = ProductMoments(other, *more);
       if (times != 1) other = Times(other, times);
-      seen = Seen(*gradient, other);
+      seen = ObservationOf(*gradient, other);
     }
     scaling::Decide(*scaler, seen, *scale_in);
     if (scale_out != nullptr) *scale_out = scaler->decision.scale_out;

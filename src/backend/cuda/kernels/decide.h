@@ -291,7 +291,38 @@ struct RowMagnitudesKernel {
   ChannelMagnitudes to;
 };
 
-// Decides alpha and writes the scale that dx will carry. One block.
+// A decision by moments, and by what else was seen: alpha, and the scale that dx will carry.
+struct DecideByMoments {
+  ADA_HOST_DEVICE void Decide(scaling::Observation seen = {}) const {
+    if (scaling::NeedsOf(*scaler).moments) {
+      seen.dy = *dy_moments;
+      if (w_moments != nullptr) seen.w = *w_moments;
+    }
+    scaling::Decide(*scaler, seen, *scale_in);
+    *scale_out = scaler->decision.scale_out;
+  }
+
+  scaling::LayerScaler* scaler;
+  const TensorMoments* dy_moments;
+  const TensorMoments* w_moments;  // null: a cast
+  const float* scale_in;
+  float* scale_out;
+};
+
+// The same where it looks at nothing else: the last block of the launch that takes the moments of
+// dy.
+struct DecideNextKernel {
+  static constexpr int kThreads = 256, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    if (at.thread == 0) decide.Decide();
+  }
+  DecideByMoments decide;
+};
+
+// Decides by all that a rule may look at. One block.
 // Before the products of the backward pass, in the stream: alpha lies in backend memory when they
 // need it.
 struct DecideKernel {
@@ -303,20 +334,22 @@ struct DecideKernel {
   struct Own {};
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const scaling::Needs needs = scaling::NeedsOf(*by.scaler);
     if constexpr (kPhase == 0)
-      if (scaling::NeedsOf(*scaler).products) TakeProducts(at.thread, shared);
-    if constexpr (kPhase == 1)
-      if (at.thread == 0) Decide(scaling::NeedsOf(*scaler), shared);
+      if (needs.products) TakeProducts(at.thread, shared);
+    if constexpr (kPhase == 1) {
+      if (at.thread != 0) return;
+      scaling::Observation seen;
+      if (needs.logs) seen.log_mean = logs->mean, seen.log_std = logs->deviation;
+      if (needs.products) JoinProducts(shared, seen);
+      by.Decide(seen);
+    }
   }
 
-  scaling::LayerScaler* scaler;
-  const TensorMoments* dy_moments;
-  const TensorMoments* w_moments;  // null: a cast
+  DecideByMoments by;
   const LogSums* logs;
   ChannelMagnitudes dy, w;
   std::int64_t channels;
-  const float* scale_in;
-  float* scale_out;
 
  private:
   static ADA_HOST_DEVICE double Smallest(std::uint32_t low) {
@@ -351,17 +384,6 @@ struct DecideKernel {
     }
     // As bits a NaN is the largest.
     if (largest >= kInfinityBits) seen.product_max = Largest(largest);
-  }
-  ADA_HOST_DEVICE void Decide(const scaling::Needs& needs, const Shared& shared) const {
-    scaling::Observation seen;
-    if (needs.moments) {
-      seen.dy = *dy_moments;
-      if (w_moments != nullptr) seen.w = *w_moments;
-    }
-    if (needs.logs) seen.log_mean = logs->mean, seen.log_std = logs->deviation;
-    if (needs.products) JoinProducts(shared, seen);
-    scaling::Decide(*scaler, seen, *scale_in);
-    *scale_out = scaler->decision.scale_out;
   }
 };
 

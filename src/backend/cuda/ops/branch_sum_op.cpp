@@ -64,9 +64,13 @@ class CudaBranchSum final : public Op {
     // to do.
     stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level, int blocks) {
       using Repair = BranchRepairKernel<decltype(level)::value>;
-      using Sum = std::decay_t<decltype(sum)>;
-      LaunchInTurn(stream_, FusedPhases<BranchTargetFirst, Sum>{target, sum},
-                   Repair{halvings, nullptr, 0}, finished_, blocks);
+      const FusedPhases<BranchTargetFirst, std::decay_t<decltype(sum)>> both{target, sum};
+      const Repair repair{halvings, nullptr, 0};
+      if constexpr (decltype(level)::value == StatsLevel::kMoments)
+        if (const auto decide = stats_.Next())
+          return LaunchInTurn(stream_, both, FusedPhases<Repair, DecideNextKernel>{repair, *decide},
+                              finished_, blocks);
+      LaunchInTurn(stream_, both, repair, finished_, blocks);
     });
   }
 

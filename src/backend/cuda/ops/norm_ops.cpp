@@ -40,9 +40,9 @@ void LaunchNormGradients(Stream& stream, const Pass& pass, const RoundingStats& 
     Launch(stream, FusedPair<FusedPair<Hats, ByGroup>, Plains>{first, dbeta->strip_sums, blocks},
            blocks + dbeta->strip_sums.Blocks());
   }
-  dx_stats.RoundWith(pass, dx, value, 0, [&](const auto& kernel, auto, int of_dx) {
+  dx_stats.RoundWith(pass, dx, value, 0, [&](const auto& kernel, auto level, int of_dx) {
     using Both = FusedPair<std::decay_t<decltype(kernel)>, decltype(totals)>;
-    Launch(stream, Both{kernel, totals, of_dx}, of_dx + totals.blocks());
+    dx_stats.LaunchAndDecide(Both{kernel, totals, of_dx}, level, of_dx + totals.blocks());
   });
 }
 

@@ -22,7 +22,7 @@ JoinedRule::JoinedRule(const Context& context, const OwnRuleInputs& here)
   if (here.logs != nullptr) all_.logs = context.Allocate<LogSums>(1);
   if (here.channels == 0) return;
   // Joined magnitudes lie apart from this process's own: DecideKernel reads the ones and leaves
-  // zeros, PutSeen does so with the others.
+  // zeros, PutObservation does so with the others.
   auto* memory = context.AllocateZeroed<std::uint32_t>(4 * here.channels);
   dy_magnitudes_ = {memory, memory + here.channels};
   w_magnitudes_ = {memory + 2 * here.channels, memory + 3 * here.channels};
@@ -31,14 +31,15 @@ JoinedRule::JoinedRule(const Context& context, const OwnRuleInputs& here)
 void JoinedRule::Join(std::int64_t dy_values) const {
   // One thread a channel for the magnitudes; the first does the moments and logarithms as well.
   const std::int64_t items = std::max<std::int64_t>(here_.channels, 1);
-  ForEach(context_.stream, items,
-          PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),
-                  static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
-                  here_.w_magnitudes, here_.channels, reinterpret_cast<RuleInputsPart*>(part_)});
+  ForEach(
+      context_.stream, items,
+      PutObservation{here_.dy, here_.w, static_cast<double>(dy_values),
+                     static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
+                     here_.w_magnitudes, here_.channels, reinterpret_cast<RuleInputsPart*>(part_)});
   context_.link->AllGatherInStream(part_, bytes_, parts_);
   ForEach(context_.stream, items,
-          JoinSeen{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_, w_magnitudes_,
-                   here_.channels});
+          JoinObservations{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_,
+                           w_magnitudes_, here_.channels});
 }
 
 JoinedTail::JoinedTail(const Context& context, scaling::LayerScaler* scaler)
@@ -54,7 +55,12 @@ void JoinedTail::Join() const {
 
 AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const Gradient& dy,
                      const Gradient& dx, const RuleWeights& weights)
-    : stream_(context.stream), scaler_(scaler), dy_(dy), dx_(dx), weights_(weights) {
+    : stream_(context.stream),
+      next_decisions_(context.next_decisions),
+      scaler_(scaler),
+      dy_(dy),
+      dx_(dx),
+      weights_(weights) {
   ADA_CHECK(scaler != nullptr);
   const scaling::LayerRule& rule = context.Host(scaler)->rule;
   ADA_CHECK(!scaling::MayNeedMoments(rule) || dy.moments != nullptr);
@@ -72,7 +78,13 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
     tail_ = context.AllocateZeroed<TailTotals>(1);
   // Memory is allocated by the rule's method, which is a constant of the run; what a decision
   // really needs is known on the device only, where rules keep their state.
-  if (RulesLink(context.link) != nullptr) MakeJoined(context, rule);
+  if (RulesLink(context.link) != nullptr) {
+    MakeJoined(context, rule);
+    return;
+  }
+  const bool by_moments =
+      dy.moments != nullptr && logs_ == nullptr && dy_magnitudes_.low == nullptr && !weights.own;
+  if (by_moments) next_ = next_decisions_.Add(ByMoments());
 }
 
 // What of this process's observation goes to the others. Weights are the same in all processes, so
@@ -91,16 +103,16 @@ void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rul
 }
 
 void AlphaRule::Decide(const Pass& pass) const {
+  if (next_ != nullptr && next_decisions_.IsMade(*next_)) return;
   if (logs_ != nullptr) TakeLogs(pass);
   if (dy_magnitudes_.low != nullptr) TakeProducts(pass);
   // The kernel reads the observations of this process or, if several decide together, of all.
-  DecideKernel decide{scaler_,       dy_.moments,       weights_.moments, logs_,    dy_magnitudes_,
-                      w_magnitudes_, weights_.channels, dy_.scale,        dx_.scale};
+  DecideKernel decide{ByMoments(), logs_, dy_magnitudes_, w_magnitudes_, weights_.channels};
   if (joined_) {
     joined_->Join(pass.rows * dy_.tensor.shape.per_image());
     const JoinedRuleInputs& all = joined_->all();
-    decide.dy_moments = all.dy, decide.logs = all.logs;
-    if (all.w != nullptr) decide.w_moments = all.w;
+    decide.by.dy_moments = all.dy, decide.logs = all.logs;
+    if (all.w != nullptr) decide.by.w_moments = all.w;
     decide.dy = joined_->dy_magnitudes(), decide.w = joined_->w_magnitudes();
   }
   Launch(stream_, decide, 1);

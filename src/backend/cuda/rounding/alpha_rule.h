@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "backend/backend.h"
@@ -10,6 +11,7 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
+#include "backend/cuda/rounding/next_decisions.h"
 
 namespace ada::backend::cuda {
 
@@ -42,7 +44,7 @@ struct JoinedRuleInputs {
 // Writes this process's part, and leaves magnitudes as the next pass wants them. For all channels,
 // and once where there are none.
 // Body of ForEach over the channels, or one.
-struct PutSeen {
+struct PutObservation {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (i == 0) {
       if (dy != nullptr) part->dy = {*dy, dy_values};
@@ -67,7 +69,7 @@ struct PutSeen {
 };
 
 // Joins the parts of all processes, which lie `bytes` apart; for the same indices.
-struct JoinSeen {
+struct JoinObservations {
   ADA_HOST_DEVICE const RuleInputsPart& PartOf(int rank) const {
     return *reinterpret_cast<const RuleInputsPart*>(parts + static_cast<std::size_t>(rank) * bytes);
   }
@@ -213,7 +215,8 @@ class AlphaRule {
  public:
   AlphaRule(const Context& context, scaling::LayerScaler* scaler, const Gradient& dy,
             const Gradient& dx, const RuleWeights& weights = {});
-  // Launches all that leads to alpha() and to the scale of dx.
+  // Launches all that leads to alpha() and to the scale of dx, or nothing where the launch that
+  // took the moments of dy has done so.
   void Decide(const Pass& pass) const;
   // Launches what exact_range observes of the data gradient, before alpha; nothing for others.
   // value(i): its values (round_values.h).
@@ -228,8 +231,12 @@ class AlphaRule {
   void TakeLogs(const Pass& pass) const;
   void TakeProducts(const Pass& pass) const;
   void MakeJoined(const Context& context, const scaling::LayerRule& rule);
+  DecideByMoments ByMoments() const {
+    return {scaler_, dy_.moments, weights_.moments, dy_.scale, dx_.scale};
+  }
 
   Stream& stream_;
+  NextDecisions& next_decisions_;
   scaling::LayerScaler* scaler_;
   Gradient dy_, dx_;
   RuleWeights weights_;
@@ -239,6 +246,7 @@ class AlphaRule {
   LogMoments* log_moments_ = nullptr;
   ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
   TailTotals* tail_ = nullptr;
+  std::shared_ptr<NextDecision> next_;  // null: it looks at more than moments
   // If several processes decide together; unset: this one decides by its own values.
   std::optional<JoinedRule> joined_;
   std::optional<JoinedTail> joined_tail_;

@@ -39,6 +39,9 @@ RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most
     : RoundingStats(context, RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments,
                     most_blocks) {
   scale_ = g.scale, size_only_ = !g.all_moments, amax_deferred_ = g.amax_deferred;
+  if (g.moments == nullptr) return;
+  next_decisions_ = &context.next_decisions;
+  finished_ = context.AllocateZeroed<std::uint32_t>(1);
 }
 
 RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFormat& format,
@@ -124,7 +127,7 @@ void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t v
   AtLevel(pass, [&](auto level) {
     using Kernel = CountValuesKernel<decltype(level)::value>;
     if constexpr (decltype(level)::value != StatsLevel::kNone)
-      Launch(*stream_, Kernel{{how, how.values, flat.size}, in}, flat.blocks);
+      LaunchAndDecide(Kernel{{how, how.values, flat.size}, in}, level, flat.blocks);
   });
 }
 

@@ -1,12 +1,14 @@
 // A rounding point of an op: how its values are rounded, and where measurements are stored.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/rounding/next_decisions.h"
 
 namespace ada::backend::cuda {
 
@@ -58,7 +60,7 @@ class RoundingStats {
   template <class Value>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
                     std::int64_t values = 0) const {
-    return RoundPlainly(pass, out, value, values, Alone{*stream_});
+    return RoundPlainly(pass, out, value, values, Launcher());
   }
   // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
@@ -70,20 +72,32 @@ class RoundingStats {
   // (round_values.h); else kAny.
   StorageType PlainlyAs(const Pass& pass) const;
 
+  // Launches a kernel that takes these statistics at this level; its last block then makes the
+  // decision that looks at the moments, if there is one.
+  template <class Kernel, class Level>
+  void LaunchAndDecide(const Kernel& kernel, Level, int blocks) const {
+    if constexpr (Level::value == StatsLevel::kMoments)
+      if (const auto decide = Next())
+        return LaunchInTurn(*stream_, kernel, *decide, finished_, blocks);
+    Launch(*stream_, kernel, blocks);
+  }
+  // What the last block of a launch at StatsLevel::kMoments is to decide.
+  std::optional<DecideNextKernel> Next() const {
+    if (next_decisions_ == nullptr) return std::nullopt;
+    return next_decisions_->Take(moments_, scale_);
+  }
+
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
   bool rounds() const { return !(format_ == kFp32) || style_.per_tensor_scale != nullptr; }
 
  private:
   void MakeRoom(const Context& context, std::int64_t values, int most_blocks, StatsLevel most);
-  // Nothing is after a kernel.
-  struct Alone {
-    Stream& stream;
-    template <class Kernel, class Level>
-    void operator()(const Kernel& kernel, Level, int blocks) const {
-      Launch(stream, kernel, blocks);
-    }
-  };
+  auto Launcher() const {
+    return [this](const auto& kernel, auto level, int blocks) {
+      LaunchAndDecide(kernel, level, blocks);
+    };
+  }
   template <class Value, class LaunchIt>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
                     std::int64_t values, const LaunchIt& launch) const;
@@ -112,6 +126,8 @@ class RoundingStats {
   const float* scale_from_ = nullptr;
   StatsTotals* totals_ = nullptr;  // with wanted()
   double* block_sums_ = nullptr;
+  NextDecisions* next_decisions_ = nullptr;  // of a gradient with moments
+  std::uint32_t* finished_ = nullptr;        // blocks of a launch that decides
 };
 
 // f(std::integral_constant<StatsLevel, level>).
@@ -183,14 +199,14 @@ void RoundingStats::RoundWith(const Pass& pass, const TensorSpan& out, const Val
 template <class Value>
 void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& value,
                           std::int64_t values) const {
-  RoundWith(pass, out, value, values, Alone{*stream_});
+  RoundWith(pass, out, value, values, Launcher());
 }
 
 template <class Value>
 void RoundingStats::Move(const Pass& pass, const TensorSpan& out, const Value& value) const {
   Rounding how = For(pass);
   how.grid.exact = true, how.stochastic = false, how.per_tensor_scale = nullptr;
-  LaunchOf(pass, out, value, how, Alone{*stream_});
+  LaunchOf(pass, out, value, how, Launcher());
 }
 
 }  // namespace ada::backend::cuda

@@ -21,20 +21,12 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Values in fp32 whose format needs less may carry a scale that is not known here; a format with a
-// table of its values is always kept in fp32.
-CodesOf CodesOfTensor(const Tensor& tensor, const scaling::TensorScaler* scale) {
-  const bool unknown =
-      tensor.storage == Storage::kF32 && scale == nullptr && tensor.format.table == 0;
-  return {unknown ? kFp32 : tensor.format, scale};
-}
-
 // The tensor that an operand is made of, where it is not rounded once more.
 CodesOf Stored(const MatmulSpec& spec, Operand operand) {
   if (IsWeight(operand)) return {spec.w_format, spec.w_style.per_tensor_scale};
   if (operand == Operand::kForwardX || operand == Operand::kDwX)
-    return CodesOfTensor(spec.x, spec.x_per_tensor_scale);
-  return CodesOfTensor(spec.dy.tensor, spec.dy.style.per_tensor_scale);
+    return {spec.x.format, spec.x_per_tensor_scale};
+  return {spec.dy.tensor.format, spec.dy.style.per_tensor_scale};
 }
 
 }  // namespace

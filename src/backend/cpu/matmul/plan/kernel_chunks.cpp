@@ -21,7 +21,7 @@ namespace {
 constexpr int kLowestNormal = -126;
 
 int LowestBitOf(const NumberFormat& f) { return 1 - f.bias - f.mantissa_bits; }
-bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
+bool HasSixteenBits(const Tensor& t) { return t.storage != Storage::kF32; }
 
 bool ByWinograd(const MatmulKernels& kernels, const MatmulGeometry& geometry) {
   return kernels.on_fp32() && kernels.winograd != nullptr && TakesWinograd(geometry);
@@ -53,7 +53,7 @@ const char* WhyNoKernels(const MatmulKernels& kernels, const MatmulSpec& spec,
   const bool few = std::min(geometry.w.c, geometry.y.c / geometry.groups) < 16;
   if (geometry.groups != 1 && (kernels.on_bf16_split() || few)) return "its channels are in groups";
   if (kernels.on_fp32()) return nullptr;
-  if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
+  if (!HasSixteenBits(spec.x) || (spec.dy && !HasSixteenBits(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";
   if (PartsOf(spec.w_format) == 0) return "its weights have more than 16 significant bits";
   const auto one = [](const NumberFormat& format) { return PartsOf(format) == 1; };

@@ -33,7 +33,7 @@ class Rows {
       : out_(a.out),
         offsets_(a.row_offsets),
         all_bias_(a.bias),
-        noted_(a.largest),
+        block_largest_(a.largest),
         factor_(a.factor),
         channels_(a.channels) {}
 
@@ -102,7 +102,7 @@ class Rows {
   ADA_INLINE void Measure() {
     if (block_ >= 0) {
       const std::uint32_t largest = _mm512_reduce_max_epu32((__m512i)largest_);
-      if (largest > noted_[block_]) noted_[block_] = largest;
+      if (largest > block_largest_[block_]) block_largest_[block_] = largest;
     }
     largest_ = U{};
   }
@@ -110,7 +110,7 @@ class Rows {
   const TensorSpan out_;
   const std::int64_t* const offsets_;
   const float* const all_bias_;
-  std::uint32_t* const noted_;
+  std::uint32_t* const block_largest_;
   const float factor_;
   const int channels_;
   const RowBlock* tiles_ = nullptr;

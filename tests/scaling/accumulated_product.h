@@ -1,14 +1,31 @@
-// The scalar rule over all outputs of one product, with what it loses beside fp32 sums.
-#include "scaling/rules/accumulated_product.h"
-
+// C = A B^T with sums as an accumulator makes them, of any two matrices: the rule applied output by
+// output, with what it loses beside fp32 sums. Training computes the same bits with vectors
+// (backend/cpu/accumulate).
+#pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "error.h"
 #include "scaling/rules/accumulator_inline.h"
 
 namespace ada::scaling {
-namespace {
+
+// A matrix [rows, k] as its codes' values and, where it is scaled, scales: a number is value *
+// scale.
+struct AccumulatedOperand {
+  const float* values = nullptr;
+  std::int64_t rows = 0;
+  int least_exponent = -126;  // of the codes' format: that of its smallest normal value
+  // [ceil(rows / scale_rows), ceil(k / scale_block)]; null: none.
+  const float* scales = nullptr;
+  std::int64_t scale_rows = 1, scale_block = 0;  // values that share one; scale_block 0: all of k
+  // True: scales are powers of two (as of the microscaling formats) and belong to the products,
+  // whose exponents they shift. False: the codes are added, and the scales multiplied in where a
+  // block of them ends, at the end at the latest: main = fma(part, fp32(scale_a * scale_b), main).
+  bool scales_in_products = false;
+};
 
 // An operand's values as products take them, with the exponents that alignment sees.
 struct Prepared {
@@ -16,16 +33,16 @@ struct Prepared {
   std::vector<int> exponents;
 };
 
-std::int64_t BlockOf(const AccumulatedOperand& operand, std::int64_t k) {
+inline std::int64_t BlockOf(const AccumulatedOperand& operand, std::int64_t k) {
   return operand.scale_block == 0 ? k : operand.scale_block;
 }
-float ScaleAt(const AccumulatedOperand& operand, std::int64_t row, std::int64_t at,
-              std::int64_t k) {
+inline float ScaleAt(const AccumulatedOperand& operand, std::int64_t row, std::int64_t at,
+                     std::int64_t k) {
   const std::int64_t block = BlockOf(operand, k), blocks = (k + block - 1) / block;
   return operand.scales[row / operand.scale_rows * blocks + at / block];
 }
 
-Prepared Prepare(const AccumulatedOperand& operand, std::int64_t k) {
+inline Prepared Prepare(const AccumulatedOperand& operand, std::int64_t k) {
   Prepared out;
   const auto count = static_cast<std::size_t>(operand.rows * k);
   out.values.resize(count), out.exponents.resize(count);
@@ -47,23 +64,22 @@ Prepared Prepare(const AccumulatedOperand& operand, std::int64_t k) {
 }
 
 // Where sums are brought to fp32 because a scale ends; k where one scale covers all.
-std::int64_t SegmentOf(const AccumulatedOperand& operand, std::int64_t k) {
+inline std::int64_t SegmentOf(const AccumulatedOperand& operand, std::int64_t k) {
   return operand.scales == nullptr || operand.scales_in_products ? k : BlockOf(operand, k);
 }
 
-float FactorAt(const AccumulatedOperand& a, const AccumulatedOperand& b, std::int64_t m,
-               std::int64_t n, std::int64_t at, std::int64_t k) {
+inline float FactorAt(const AccumulatedOperand& a, const AccumulatedOperand& b, std::int64_t m,
+                      std::int64_t n, std::int64_t at, std::int64_t k) {
   float factor = 1;
   if (a.scales != nullptr && !a.scales_in_products) factor = ScaleAt(a, m, at, k);
   if (b.scales != nullptr && !b.scales_in_products) factor *= ScaleAt(b, n, at, k);
   return factor;
 }
 
-}  // namespace
-
-void AccumulatedProduct(const Accumulator& rule, const AccumulatedOperand& a,
-                        const AccumulatedOperand& b, std::int64_t k, float* c,
-                        AccumulatorCounts* counts) {
+// c: [a.rows, b.rows] in fp32. k is the length of the sums. counts: null, or what they lost.
+inline void AccumulatedProduct(const Accumulator& rule, const AccumulatedOperand& a,
+                               const AccumulatedOperand& b, std::int64_t k, float* c,
+                               AccumulatorCounts* counts = nullptr) {
   const Prepared left = Prepare(a, k), right = Prepare(b, k);
   // Segments of one scale each; a promotion interval starts anew in each of them.
   const std::int64_t segment_a = SegmentOf(a, k), segment_b = SegmentOf(b, k);

@@ -10,7 +10,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // A buffer that fits the first-level cache.
-struct KeptValues {
+struct CountBuffer {
   // A loop may keep kLoop vectors at a time; short ones share the buffer.
   static constexpr int kLoop = 256, kWait = 64;
   static constexpr int kSize = (kLoop + kWait) * kLanes;
@@ -21,8 +21,8 @@ struct KeptValues {
 };
 
 // The extremes of one filling of the buffer, as bits of magnitudes.
-struct KeptExtremes {
-  std::uint32_t min[KeptValues::kSize / KeptValues::kRun];  // of each kRun values, zeros left out
+struct BufferExtremes {
+  std::uint32_t min[CountBuffer::kSize / CountBuffer::kRun];  // of each kRun values, zeros left out
   std::uint32_t max = 0;
   std::int64_t zeros = 0;
 };
@@ -40,7 +40,7 @@ struct DoubleSums {
 
 // Sums of all values and extremes of those in the buffer. A rounding loop works on a copy of Lanes,
 // which stays in registers, and calls Add for each vector that it keeps.
-class KeptSums {
+class BufferSums {
  public:
 #if defined(__AVX512F__)
 
@@ -62,17 +62,17 @@ class KeptSums {
         asm("vcvtps2pd %1, %0" : "=v"(d) : "m"(*reinterpret_cast<const float(*)[8]>(x + half * 8)));
         sums.Add(half, (Doubles)d);
       }
-      if (end % KeptValues::kRun == 0) {
-        run_min[end / KeptValues::kRun - 1] = min;
+      if (end % CountBuffer::kRun == 0) {
+        run_min[end / CountBuffer::kRun - 1] = min;
         min = ExtremeLanes{}.min;
       }
     }
   };
-  KeptSums() { lanes.run_min = run_min_; }
+  BufferSums() { lanes.run_min = run_min_; }
 
-  KeptExtremes TakeExtremes(const float* x, int n) {
-    constexpr int kRun = KeptValues::kRun;
-    KeptExtremes all;
+  BufferExtremes TakeExtremes(const float* x, int n) {
+    constexpr int kRun = CountBuffer::kRun;
+    BufferExtremes all;
     if (n % kRun != 0) run_min_[n / kRun] = lanes.min;
     for (int first = 0; first < n; first += kRun) {
       std::int32_t min = Smallest(run_min_[first / kRun]);
@@ -98,7 +98,7 @@ class KeptSums {
   Lanes lanes;
 
  private:
-  Ints run_min_[KeptValues::kSize / KeptValues::kRun];
+  Ints run_min_[CountBuffer::kSize / CountBuffer::kRun];
 
 #else
 
@@ -108,9 +108,9 @@ class KeptSums {
     ADA_INLINE void Add(const float*, std::int64_t) {}
   };
 
-  KeptExtremes TakeExtremes(const float* x, int n) {
-    constexpr int kRun = KeptValues::kRun, kHalf = kWidth / 2;
-    KeptExtremes all;
+  BufferExtremes TakeExtremes(const float* x, int n) {
+    constexpr int kRun = CountBuffer::kRun, kHalf = kWidth / 2;
+    BufferExtremes all;
     for (int column = 0; column < kLanes / kWidth; ++column) {
       DoubleSums sums = sums_[column];
       ExtremeLanes extremes;

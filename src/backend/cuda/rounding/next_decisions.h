@@ -1,0 +1,49 @@
+// Decisions that are made by the launch that takes the moments they look at.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "backend/cuda/kernels/decide.h"
+
+namespace ada::backend::cuda {
+
+// A decision that looks at nothing but moments and scales. All of these are there when the launch
+// that rounds dy ends, so that its last block can make the decision. It does so where both ops are
+// called in the same Backend::Run, as was seen the first time: else something may be done between
+// the two that the decision has to see, or must not be seen before.
+struct NextDecision {
+  DecideByMoments decide{};
+  // In which Run the moments were taken last, and in which that launch decided as well; 0: in none.
+  std::uint64_t taken_in = 0, made_in = 0;
+  bool in_one_run = false;
+};
+
+// By the moments of dy. Those who decide add, those who round look; the backend has one.
+class NextDecisions {
+ public:
+  // A Backend::Run that is no part of another one, while it lives.
+  class Run {
+   public:
+    explicit Run(NextDecisions& all) : all_(all) { all_.run_ = ++all_.runs_; }
+    ~Run() { all_.run_ = 0; }
+    Run(const Run&) = delete;
+
+   private:
+    NextDecisions& all_;
+  };
+
+  std::shared_ptr<NextDecision> Add(const DecideByMoments& decide);
+  // What the launch that now takes these moments, of a gradient that carries *scale, is to decide
+  // at its end; unset: nothing.
+  std::optional<DecideNextKernel> Take(const TensorMoments* moments, const float* scale);
+  // Whether that launch has made the decision, which is to be made now.
+  bool IsMade(NextDecision& decision) const;
+
+ private:
+  std::multimap<const TensorMoments*, std::weak_ptr<NextDecision>> by_moments_;
+  std::uint64_t runs_ = 0, run_ = 0;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,82 @@
+"""What a network has besides, drawn from its seed by a generator of its own: histograms, scenarios, compensations, maps."""
+
+import numpy as np
+
+from draw_operands import DrawOperands
+from operands import plain
+
+NO_CODES = ("row", "fp32'", "modelopt", "four_over_six", "fp8_block128", "torchao", "tensor_scale", "nvfp4", "fp8_e4m3'")
+
+
+class DrawMore(DrawOperands):
+    def more(self, config):
+        own, self.g = self.g, np.random.default_rng([self.seed, 1])
+        kinds = {layer["kind"] for layer in config["model"]["layers"]}
+        if "max_pool" in kinds and kinds & {"l2_normalize", "layer_norm", "rms_norm"} and self.chance(0.5):
+            config["precision"] = {"preset": self.one("autocast", "autocast_cpu"), "format": self.one("fp16", "bf16")}
+        method = config["scaling"].get("method", "element_wise_range")
+        if "batch_norm" in kinds and method != "element_wise_range" and self.chance(0.3):
+            config["scaling"].pop("scale", None)
+            config["scaling"].update(method="abs_range", batch_norm=True)
+        precision, log = config["precision"], config["log"]
+        if self.chance(0.08):
+            config["optimizer"] = self.muon()
+        if self.chance(0.15):
+            precision["masters"] = self.compensated()
+            if precision["masters"]["compensation"] == "kahan" and config["optimizer"]["kind"] in ("adamw", "lion", "muon"):
+                config["optimizer"]["weight_decay"] = 0  # which shrinks the weight beside the step
+        if self.chance(0.12):
+            precision["optimizer_state"] = self.mapped_states()
+        if "exact_range" in str(config["scaling"]) and not {"preset", "schedule"} & precision.keys() and self.chance(0.4):
+            # The exponents of the last pass, then judged by another format.
+            precision["gradients"] = self.one("bf16", "fp32")
+            change = {"from_step": self.whole(2, 3), "gradients": self.one("fp16", "fp8_e5m2", "fp8_e4m3")}
+            precision["schedule"] = [change]
+        sums = "accumulate" in precision or config["train"].get("accumulate", 1) > 1
+        operands = precision.get("operands", "none")
+        if not sums and "attention" not in kinds and not plain(operands) and self.chance(0.3):
+            operands[self.one("x", "w", "dy")] = {"format": self.format(), "rounding": "stochastic"}
+        if self.chance(0.3):
+            log["histogram_every"] = 1
+            scenarios = [self.scenario(precision) for _ in range(self.whole(0, 3))]
+            log["what_if"] = [{"name": f"s{i}", **keys} for i, keys in enumerate(scenarios)]
+        self.g = own
+
+    def muon(self):
+        keys = {"kind": "muon", "lr": self.one(0.02, 2.0**-4), "ns_format": "fp32"}
+        keys["others"] = {"kind": self.one("adamw", "sgd", "lion"), "lr": self.one(2.0**-9, 1e-3)}
+        self.maybe(keys, "momentum", 0.4, 0.5, 0)
+        self.maybe(keys, "nesterov", 0.4, False)
+        self.maybe(keys, "weight_decay", 0.4, 0, 0.125)
+        self.maybe(keys, "adjust_lr", 0.5, "match_rms_adamw", "spectral_unclamped")
+        self.maybe(keys, "ns_steps", 0.5, 1, 3)
+        return keys
+
+    def compensated(self):
+        if self.chance(0.5):
+            return {"format": "bf16", "compensation": "remainder"}
+        return {"format": self.few_bits(), "compensation": "kahan", "arithmetic": "fp32"}
+
+    def mapped_states(self):
+        if self.chance(0.2):  # which leave tensors of fewer than 4096 values in fp32
+            return self.one("torchao_8bit", "torchao_4bit", "torchao_fp8", "bitsandbytes_8bit")
+        keys = {"format": self.one("fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp4_e2m1"), "map": "dynamic"}
+        keys["scaling"] = self.one("tensor", "block")
+        if keys["scaling"] == "block":
+            self.maybe(keys, "block", 0.7, 16, 32)
+        self.maybe(keys, "exp_avg_sq", 0.3, "fp32", "fp16", "bf16")
+        return keys
+
+    def scenario(self, precision):
+        """An entry of log.what_if."""
+        kind = self.one("format", "format", "scale", "both", "policy", "block", "sums")
+        if kind == "block" and "hadamard" not in str(precision):
+            return {"format": self.block_format()}
+        if kind == "sums" and not any(word in str(precision) for word in NO_CODES):
+            return {"accumulate": self.accumulator()}
+        if kind == "policy":
+            return {"scaling": {"policy": "fixed", "scale": self.one(8, 1024, 0.5)}}
+        keys = {} if kind == "scale" else {"format": self.format()}
+        if kind in ("scale", "both"):
+            keys["scale"] = self.one(2.0**-4, 1, 16, 2.0**12, 2.0**24)
+        return keys
