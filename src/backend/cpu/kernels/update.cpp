@@ -1,6 +1,12 @@
 // Kernels on fp32 parameters and their gradients.
 #include <algorithm>
 
+#include "number/host_device.h"
+
+// A call of a formula would keep its loop from becoming one of vectors.
+#undef ADA_HOST_DEVICE
+#define ADA_HOST_DEVICE __attribute__((always_inline))
+
 #include "backend/cpu/kernels/flat.h"
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/update_args.h"
@@ -37,9 +43,21 @@ namespace {
 
 // Formulas are scalars that all backends share (update_rules.h, update_kinds.h); the compiler makes
 // vectors of the loops. kStates: how many of them the kind has here; the others are not touched.
-template <UpdateRule::Kind kKind, int kStates, bool kApart, class R>
+// kPlain: the scalars of most trainings, whose branches are gone from the loop, of which there may
+// be few where it becomes vectors.
+template <UpdateRule::Kind kKind, int kStates, bool kApart, bool kPlain, class R>
 ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
-  const UpdateScalars s = args.scalars;
+  UpdateScalars s = args.scalars;
+  if constexpr (kKind == UpdateRule::Kind::kAdam) s.amsgrad = kStates == 3;
+  if constexpr (kKind == UpdateRule::Kind::kRmsprop) {
+    s.centered = kStates == 3;
+    if constexpr (kStates == 1) s.momentum = 0;
+  }
+  if constexpr (kPlain) {
+    s.lerps = s.corrected = true;
+    s.weight_decay = 0;
+    if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
+  }
   const bool momentum = kStates > 0;
   float* __restrict value = args.value, * __restrict step = args.step;
   const float* __restrict gradient = args.gradient;
@@ -64,9 +82,12 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
 template <UpdateRule::Kind kKind, int kStates>
 void Apply(const UpdateArgs& args) {
   if (args.arithmetic != nullptr)
-    return Loop<kKind, kStates, true>(args, RoundedTo{*args.arithmetic});
-  if (args.step != nullptr) return Loop<kKind, kStates, true>(args, Unrounded());
-  Loop<kKind, kStates, false>(args, Unrounded());
+    return Loop<kKind, kStates, true, false>(args, RoundedTo{*args.arithmetic});
+  if (args.step != nullptr) return Loop<kKind, kStates, true, false>(args, Unrounded());
+  const UpdateScalars& s = args.scalars;
+  if (s.lerps && s.corrected && s.weight_decay == 0 && s.one_minus_beta1 < 0.5f)
+    return Loop<kKind, kStates, false, true>(args, Unrounded());
+  Loop<kKind, kStates, false, false>(args, Unrounded());
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 #include <cfloat>
 #include <cmath>
 
+#include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/pack/operand_steps.h"
+#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
 #include "backend/cpu/ops/stored_update.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"
+#include "backend/cpu/update_args.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -42,16 +45,26 @@ float FusedSum(float factor, float x, float y) {
 double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 float Lerp(float from, float to, float share) { return Unrounded().Lerp(from, to, share); }
 
-// The mean squares of rows and of columns, and the averages of them that the next steps start from.
-void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, float factor,
+// The sum of squares of n values, in segments.
+double SumOfSquares(const Context& context, const float* x, std::int64_t n) {
+  std::vector<double> sums(static_cast<std::size_t>(Segments(n)));
+  context.pool.For(Segments(n), [&](std::int64_t segment, int) {
+    const std::int64_t first = segment * kSegment;
+    sums[static_cast<std::size_t>(segment)] =
+        context.kernels.sum_squares(x + first, std::min(n - first, kSegment));
+  });
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+// The averages of mean squares of gradients, by row and by column; the next steps start from them.
+void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, const float* gradient,
                            float share) {
   const MatrixShape& m = u.slot->matrix;
-  const float* gradient = u.slot->gradient.f32();
-  const auto at = [&](std::int64_t i) { return Square(gradient[i] * factor); };
   float *rows = u.slot->state1.f32(), *columns = u.slot->state2.f32();
   context.pool.For(m.count * m.rows, [&](std::int64_t row, int) {
-    double sum = 0;
-    for (std::int64_t c = 0; c < m.columns; ++c) sum += at(row * m.columns + c);
+    const double sum = context.kernels.sum_squares(gradient + row * m.columns, m.columns);
     rows[row] = Lerp(rows[row], static_cast<float>(sum / static_cast<double>(m.columns)), share);
   });
   // A worker takes a strip of columns, down all rows.
@@ -63,7 +76,7 @@ void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, float 
     double sums[kStrip] = {};
     for (std::int64_t r = 0; r < m.rows; ++r)
       for (std::int64_t c = begin; c < end; ++c)
-        sums[c - begin] += at((matrix * m.rows + r) * m.columns + c);
+        sums[c - begin] += Square(gradient[(matrix * m.rows + r) * m.columns + c]);
     for (std::int64_t c = begin; c < end; ++c) {
       float& average = columns[matrix * m.columns + c];
       average =
@@ -72,33 +85,49 @@ void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, float 
   });
 }
 
-// The estimated mean square of each gradient goes to u.change.
-void EstimateSquares(const Context& context, const MatrixUpdate& u, float factor, float share) {
-  const std::int64_t n = u.slot->value.shape.numel();
+// u.change = gradient / root of the estimated mean square, by the kernel of RMSprop, whose average
+// is given and stays what it is.
+void DivideByRoots(const Context& context, const MatrixUpdate& u, const float* gradient,
+                   float* squares, std::int64_t first, std::int64_t n) {
+  UpdateArgs args;
+  args.kind = UpdateRule::Kind::kRmsprop;
+  args.scalars.gradient_factor = args.scalars.beta2 = args.scalars.minus_lr = 1;
+  args.n = n;
+  args.value = u.base + first, args.step = u.change + first;
+  args.gradient = gradient + first, args.states[0] = squares;
+  context.kernels.update(args);
+}
+
+void DivideByEstimates(const Context& context, const MatrixUpdate& u, const float* gradient,
+                       float share, float least) {
   const MatrixShape& m = u.slot->matrix;
-  const float* gradient = u.slot->gradient.f32();
   if (m.rows == 0) {
+    const std::int64_t n = u.slot->value.shape.numel();
     float* average = u.slot->state1.f32();
+    std::vector<float> squares(static_cast<std::size_t>(n));
     ForAll(context, n, [&](std::int64_t i) {
-      const float g = gradient[i] * factor;
-      u.change[i] = average[i] = Lerp(average[i], g * g, share);
+      average[i] = Lerp(average[i], gradient[i] * gradient[i], share);
+      squares[static_cast<std::size_t>(i)] = std::max(average[i], least);
     });
-    return;
+    return DivideByRoots(context, u, gradient, squares.data(), 0, n);
   }
-  AverageRowsAndColumns(context, u, factor, share);
+  AverageRowsAndColumns(context, u, gradient, share);
   const float *rows = u.slot->state1.f32(), *columns = u.slot->state2.f32();
-  std::vector<float> means(static_cast<std::size_t>(m.count));
+  std::vector<float> shares(columns, columns + m.count * m.columns);
   for (std::int64_t matrix = 0; matrix < m.count; ++matrix) {
     double sum = 0;
     for (std::int64_t r = 0; r < m.rows; ++r) sum += static_cast<double>(rows[matrix * m.rows + r]);
-    means[static_cast<std::size_t>(matrix)] =
-        std::max(static_cast<float>(sum / static_cast<double>(m.rows)), FLT_EPSILON);
+    const float mean = std::max(static_cast<float>(sum / static_cast<double>(m.rows)), FLT_EPSILON);
+    for (std::int64_t c = 0; c < m.columns; ++c)
+      shares[static_cast<std::size_t>(matrix * m.columns + c)] /= mean;
   }
   context.pool.For(m.count * m.rows, [&](std::int64_t row, int) {
-    const std::int64_t matrix = row / m.rows;
-    const float mean = means[static_cast<std::size_t>(matrix)];
+    thread_local std::vector<float> squares;
+    squares.resize(static_cast<std::size_t>(m.columns));
+    const float *of_columns = shares.data() + row / m.rows * m.columns, of_row = rows[row];
     for (std::int64_t c = 0; c < m.columns; ++c)
-      u.change[row * m.columns + c] = rows[row] * columns[matrix * m.columns + c] / mean;
+      squares[static_cast<std::size_t>(c)] = std::max(of_row * of_columns[c], least);
+    DivideByRoots(context, u, gradient, squares.data(), row * m.columns, m.columns);
   });
 }
 
@@ -109,21 +138,18 @@ void Adafactor(const Context& context, const MatrixUpdate& u) {
   constexpr double kLeastScale = 1e-3;  // torch's second epsilon
   const std::int64_t n = u.slot->value.shape.numel();
   const auto values = static_cast<double>(n), count = static_cast<double>(u.step.count);
-  const double root_mean_square =
-      std::sqrt(SumOf(context, n, [&](std::int64_t i) { return Square(u.master[i]); }) / values);
+  const double root_mean_square = std::sqrt(SumOfSquares(context, u.master, n) / values);
   const double rate =
       std::max(kLeastScale, root_mean_square) * std::min(u.step.lr, 1 / std::sqrt(count));
   const UpdateScalars s = MakeUpdateScalars(*u.rule, u.step);
-  EstimateSquares(context, u, s.gradient_factor,
-                  static_cast<float>(std::pow(count, u.rule->beta2_decay)));
+  std::vector<float> scaled(static_cast<std::size_t>(s.gradient_factor != 1 ? n : 0));
   const float* gradient = u.slot->gradient.f32();
-  ForAll(context, n, [&](std::int64_t i) {
-    const float square = std::max(u.change[i], kLeastSquare);
-    u.change[i] = gradient[i] * s.gradient_factor / std::sqrt(square);
-    u.base[i] = u.master[i] * s.keep;
-  });
-  const double norm =
-      std::sqrt(SumOf(context, n, [&](std::int64_t i) { return Square(u.change[i]); }));
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] = gradient[i] * s.gradient_factor;
+  if (!scaled.empty()) gradient = scaled.data();
+  ForAll(context, n, [&](std::int64_t i) { u.base[i] = u.master[i] * s.keep; });
+  DivideByEstimates(context, u, gradient, static_cast<float>(std::pow(count, u.rule->beta2_decay)),
+                    kLeastSquare);
+  const double norm = std::sqrt(SumOfSquares(context, u.change, n));
   const double denominator = std::max(1.0, norm / (std::sqrt(values) * u.rule->clip));
   const float factor = static_cast<float>(-rate / denominator);
   ForAll(context, n, [&](std::int64_t i) { u.change[i] *= factor; });
@@ -132,9 +158,7 @@ void Adafactor(const Context& context, const MatrixUpdate& u) {
 void ScaleDirection(const Context& context, const MatrixUpdate& u, const float* squares) {
   const std::int64_t n = u.slot->value.shape.numel();
   const UpdateScalars s = MakeUpdateScalars(*u.rule, u.step);
-  const auto norm = [&](const float* x) {
-    return std::sqrt(SumOf(context, n, [&](std::int64_t i) { return Square(x[i]); }));
-  };
+  const auto norm = [&](const float* x) { return std::sqrt(SumOfSquares(context, x, n)); };
   double rate = u.step.lr;
   float keep = 1;
   if (u.rule->kind == UpdateRule::Kind::kLamb) {
@@ -200,6 +224,42 @@ void Product(const Context& context, const float* a, const float* b, float* c, s
   context.pool.For(rows, [&](std::int64_t row, int) {
     for (std::int64_t column = 0; column < row; ++column)
       c[row * c_row + column] = c[column * c_row + row];
+  });
+}
+
+// Whether this processor has products of bf16 values.
+bool HasBf16Products() {
+  static const bool has = [] {
+    const std::vector<MatmulKernels> kinds = SelectMatmulKernels();
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [](const MatmulKernels& of) { return !of.on_fp32(); });
+  }();
+  return has;
+}
+
+// The same of bf16 values. Workers take blocks of rows; sums are in oneDNN's order.
+void Bf16Product(const Context& context, const float* a, const float* b, float* c,
+                 std::int64_t rows, std::int64_t columns, std::int64_t terms,
+                 NewtonSchulzMemory& memory) {
+  constexpr std::int64_t kRows = 256;
+  const std::int64_t a_row = Padded(terms), c_row = Padded(columns);
+  const auto narrow = [&](const float* from, std::int64_t n, std::vector<std::uint16_t>& to) {
+    to.resize(static_cast<std::size_t>(n));
+    context.pool.For(Segments(n), [&](std::int64_t segment, int) {
+      const std::int64_t first = segment * kSegment;
+      context.kernels.round(from + first, 1.0f, {to.data() + first, Storage::kBF16},
+                            std::min(n - first, kSegment), RoundOnly(kBf16));
+    });
+  };
+  narrow(a, rows * a_row, memory.a_bf16);
+  if (a != b) narrow(b, terms * c_row, memory.b_bf16);
+  const std::uint16_t* const right = (a == b ? memory.a_bf16 : memory.b_bf16).data();
+  const std::int64_t blocks = (rows + kRows - 1) / kRows, last = rows - (blocks - 1) * kRows;
+  const auto whole = blocks > 1 ? Bf16Matmul::Make(kRows, c_row, terms, a_row) : nullptr;
+  const auto rest = Bf16Matmul::Make(last, c_row, terms, a_row);
+  context.pool.For(blocks, [&](std::int64_t block, int) {
+    const Bf16Matmul& matmul = block + 1 < blocks ? *whole : *rest;
+    matmul.Run(memory.a_bf16.data() + block * kRows * a_row, right, c + block * kRows * c_row);
   });
 }
 
@@ -323,8 +383,7 @@ class Iteration {
 
   void Normalize() {
     const RoundedTo round{GridOf(rule_.ns_format)};
-    const double square =
-        SumOf(context_, m_ * wide_, [&](std::int64_t i) { return Square(x_[i]); });
+    const double square = SumOfSquares(context_, x_, m_ * wide_);
     const float least = round(static_cast<float>(rule_.epsilon));
     const float norm = std::max(round(static_cast<float>(std::sqrt(square))), least);
     Fill(x_, wide_, [&](std::int64_t i) { return x_[i] / norm; });
@@ -345,7 +404,15 @@ class Iteration {
                 bool few) {
     if (Accumulates(a, b, c, columns, m_)) return;
     if (few) return SmallProduct(a, b, c, m_, columns, m_);
-    Product(context_, a, b, c, m_, columns, m_, symmetric);
+    Make(a, b, c, columns, m_, symmetric);
+  }
+
+  void Make(const float* a, const float* b, float* c, std::int64_t columns, std::int64_t terms,
+            bool symmetric) {
+    constexpr std::int64_t kLeast = 64;  // rows that are worth the way to bf16
+    if (rule_.ns_format == kBf16 && m_ >= kLeast && HasBf16Products())
+      return Bf16Product(context_, a, b, c, m_, columns, terms, memory_);
+    Product(context_, a, b, c, m_, columns, terms, symmetric);
   }
 
   void Step(bool first) {
@@ -366,9 +433,7 @@ class Iteration {
     Round(x_, wide_, n_);
   }
   void Transpose() { kernels_.transpose(x_, m_, n_, wide_, memory_.transposed.data(), narrow_); }
-  void Gram() {
-    Product(context_, x_, memory_.transposed.data(), gram_, m_, m_, n_, /*symmetric=*/true);
-  }
+  void Gram() { Make(x_, memory_.transposed.data(), gram_, m_, n_, /*symmetric=*/true); }
   void MeasureIdentity() {
     Transpose();
     Gram();
@@ -428,7 +493,7 @@ void Orthogonalize(const Context& context, const MatrixUpdate& u, NewtonSchulzMe
   NewtonSchulz(context, *u.rule, matrix.rows, matrix.columns, u.change, memory, stats);
   if (stats == nullptr) return;
   const float* reference = memory.reference.data();
-  const double signal = SumOf(context, n, [&](std::int64_t i) { return Square(reference[i]); });
+  const double signal = SumOfSquares(context, reference, n);
   const double noise =
       SumOf(context, n, [&](std::int64_t i) { return Square(u.change[i] - reference[i]); });
   stats->mse = noise / static_cast<double>(n);

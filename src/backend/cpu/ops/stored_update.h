@@ -103,6 +103,7 @@ struct NewtonSchulzMemory {
   std::vector<float> reference;                        // the result in fp32, where it is counted
   std::vector<BlockStats> blocks;                      // of rows
   std::vector<std::int16_t> a_exponents, b_exponents;  // of factors that an accumulator adds
+  std::vector<std::uint16_t> a_bf16, b_bf16;           // factors of products in bf16
 };
 // Jordan et al., 2024, as torch/optim/_muon.py has it. stats: null: nothing is counted.
 void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory& memory,

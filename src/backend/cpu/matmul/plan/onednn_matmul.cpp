@@ -1,7 +1,11 @@
 // Products on oneDNN; see fp32_matmul.h. The only file that includes oneDNN.
 #include <algorithm>
+#include <cstddef>
 #include <dnnl.hpp>
+#include <unordered_map>
+#include <vector>
 
+#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "error.h"
 
@@ -354,6 +358,52 @@ void ToLayout(const MatmulGeometry& g, const float* plain, const WeightLayout& l
 void FromLayout(const MatmulGeometry& g, const WeightLayout& layout, const float* in,
                 float* plain) {
   Reorder(layout.description(), in, PlainWeights(g), plain);
+}
+
+namespace {
+
+class OnednnBf16 final : public Bf16Matmul {
+ public:
+  OnednnBf16(const memory::desc& a, const memory::desc& b, const memory::desc& c)
+      : a_(a),
+        b_(b),
+        c_(c),
+        descriptor_(onednn::MatmulDescriptor(Engine(), a, b, c)),
+        matmul_(descriptor_) {}
+
+  void Run(const std::uint16_t* a, const std::uint16_t* b, float* c) const override {
+    thread_local std::vector<std::byte> pad;
+    const memory::desc scratch = descriptor_.scratchpad_desc();
+    pad.resize(std::max(pad.size(), scratch.get_size() + 64));
+    dnnl::stream stream(Engine());
+    const auto at = [](const memory::desc& of, const void* data) {
+      return memory(of, Engine(), const_cast<void*>(data));
+    };
+    const std::unordered_map<int, memory> arguments = {
+        {DNNL_ARG_SRC, at(a_, a)},
+        {DNNL_ARG_WEIGHTS, at(b_, b)},
+        {DNNL_ARG_DST, at(c_, c)},
+        {DNNL_ARG_SCRATCHPAD, at(scratch, pad.data())}};
+    Guard("multiply", [&] { matmul_.execute(stream, arguments), stream.wait(); });
+  }
+
+ private:
+  memory::desc a_, b_, c_;
+  dnnl::matmul::primitive_desc descriptor_;
+  dnnl::matmul matmul_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bf16Matmul> Bf16Matmul::Make(std::int64_t rows, std::int64_t columns,
+                                             std::int64_t terms, std::int64_t a_row) {
+  constexpr auto kBf16Type = memory::data_type::bf16;
+  return Guard("prepare a product", [&] {
+    return std::make_unique<OnednnBf16>(
+        memory::desc({rows, terms}, kBf16Type, memory::dims{a_row, 1}),
+        memory::desc({terms, columns}, kBf16Type, memory::format_tag::ab),
+        memory::desc({rows, columns}, kF32, memory::format_tag::ab));
+  });
 }
 
 std::string OnednnVersion() {
