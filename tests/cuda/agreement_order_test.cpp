@@ -103,16 +103,22 @@ TEST_SUITE("cpu") {
     NetworkSteps steps(Network(), AllTrainings()[2], *one.backend);
     one.stream->TakeNames();
     std::vector<std::vector<std::string>> launches(8);
-    std::vector<int> replays;
+    std::vector<std::ptrdiff_t> replays, decisions;
     for (std::vector<std::string>& names : launches) {
       steps.Step();
       names = one.stream->TakeNames();
-      replays.push_back(static_cast<int>(std::count(names.begin(), names.end(), "replay")));
+      replays.push_back(std::count(names.begin(), names.end(), "replay"));
+      decisions.push_back(std::count(names.begin(), names.end(), "DecideKernel"));
       std::erase(names, "replay");
+      std::erase(names, "DecideKernel");
       std::erase(names, "to device");  // also of tables, when a kind of step is done first
     }
     // Steps that count and those that do not take turns: each kind is done, recorded, replayed.
     for (std::size_t i = 2; i < launches.size(); ++i) CHECK(launches[i] == launches[i - 2]);
+    // Once a step has shown who decides after whom, only steps that count launch decisions apart.
+    CHECK(decisions[1] > 0);
+    CHECK(decisions[3] < decisions[1]);
+    for (std::size_t i = 4; i < launches.size(); ++i) CHECK(decisions[i] == decisions[i - 2]);
     CHECK(replays[0] == 0);
     // Each of two micro-batches as a whole: with the refresh before, or with the update after it.
     CHECK(replays[6] == 2);
