@@ -26,8 +26,10 @@ class DrawMore(DrawOperands):
             config["optimizer"] = self.muon()
         if self.chance(0.15):
             precision["masters"] = self.compensated()
-            if precision["masters"]["compensation"] == "kahan" and config["optimizer"]["kind"] in ("adamw", "lion", "muon"):
-                config["optimizer"]["weight_decay"] = 0  # which shrinks the weight beside the step
+            if precision["masters"]["compensation"] == "kahan":
+                for rule in (config["optimizer"], config["optimizer"].get("others", {})):
+                    if rule.get("kind") in ("adamw", "lion", "muon"):
+                        rule["weight_decay"] = 0  # which shrinks the weight beside the step
         if self.chance(0.12):
             precision["optimizer_state"] = self.mapped_states()
         if "exact_range" in str(config["scaling"]) and not {"preset", "schedule"} & precision.keys() and self.chance(0.4):
