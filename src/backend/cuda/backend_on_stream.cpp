@@ -62,10 +62,13 @@ class CudaBackend final : public Backend {
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
+    std::optional<NextDecisions::Run> run;
     // Plans that were made since the last step may want more memory, and nothing can be allocated
     // while a step is recorded.
-    std::optional<NextDecisions::Run> run;
-    if (!recordings_.open()) GrowScratch(), run.emplace(next_decisions_);
+    if (!recordings_.open()) {
+      GrowScratch();
+      run.emplace(next_decisions_);
+    }
     const auto with_side_stream = [&] {
       SideStream::Scope side_stream(side_stream_);
       body();

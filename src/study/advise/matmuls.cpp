@@ -231,8 +231,12 @@ std::optional<Advice> SumsAdvice(const RunRecord& record) {
       worst = sums;
   }
   if (worst == nullptr) return std::nullopt;
-  for (config::AccumulateConfig* one : bad)
-    promotes ? static_cast<void>(one->rule->promote = kPromote) : one->rule.reset();
+  for (config::AccumulateConfig* one : bad) {
+    if (promotes)
+      one->rule->promote = kPromote;
+    else
+      one->rule.reset();
+  }
   const config::YamlNode node = config::ToNode(changed);
   Advice advice{"precision",
                 {{"accumulate", config::FlowText(*node.Find("precision")->Find("accumulate"))}},
