@@ -5,7 +5,6 @@
 
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/pack/operand_steps.h"
-#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
 #include "backend/cpu/ops/stored_update.h"
 #include "backend/cpu/rounding/blocks.h"
@@ -16,25 +15,35 @@
 namespace ada::backend::cpu {
 namespace {
 
-// The sum of body(i) over n values, in double and in segments whose sums are added in their order.
-template <class Body>
-double SumOf(const Context& context, std::int64_t n, const Body& body) {
+// The sum of what of_segment(first, count) gives for each, in their order.
+template <class OfSegment>
+double SumOfSegments(const Context& context, std::int64_t n, const OfSegment& of_segment) {
   std::vector<double> sums(static_cast<std::size_t>(Segments(n)));
-  context.pool.For(Segments(n), [&](std::int64_t segment, int) {
-    double sum = 0;
-    const std::int64_t end = std::min(n, (segment + 1) * kSegment);
-    for (std::int64_t i = segment * kSegment; i < end; ++i) sum += body(i);
-    sums[static_cast<std::size_t>(segment)] = sum;
+  ForSegments(context, n, [&](std::int64_t first, std::int64_t count, std::int64_t segment, int) {
+    sums[static_cast<std::size_t>(segment)] = of_segment(first, count);
   });
   double sum = 0;
   for (const double part : sums) sum += part;
   return sum;
 }
+// The sum of body(i) over n values, in double.
+template <class Body>
+double SumOf(const Context& context, std::int64_t n, const Body& body) {
+  return SumOfSegments(context, n, [&](std::int64_t first, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = first; i < first + count; ++i) sum += body(i);
+    return sum;
+  });
+}
+double SumOfSquares(const Context& context, const float* x, std::int64_t n) {
+  return SumOfSegments(context, n, [&](std::int64_t first, std::int64_t count) {
+    return context.kernels.sum_squares(x + first, count);
+  });
+}
 template <class Body>
 void ForAll(const Context& context, std::int64_t n, const Body& body) {
-  context.pool.For(Segments(n), [&](std::int64_t segment, int) {
-    const std::int64_t end = std::min(n, (segment + 1) * kSegment);
-    for (std::int64_t i = segment * kSegment; i < end; ++i) body(i);
+  ForSegments(context, n, [&](std::int64_t first, std::int64_t count, std::int64_t, int) {
+    for (std::int64_t i = first; i < first + count; ++i) body(i);
   });
 }
 // factor * x + y, rounded once: a product of two fp32 values is exact in double.
@@ -44,19 +53,6 @@ float FusedSum(float factor, float x, float y) {
 }
 double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 float Lerp(float from, float to, float share) { return Unrounded().Lerp(from, to, share); }
-
-// The sum of squares of n values, in segments.
-double SumOfSquares(const Context& context, const float* x, std::int64_t n) {
-  std::vector<double> sums(static_cast<std::size_t>(Segments(n)));
-  context.pool.For(Segments(n), [&](std::int64_t segment, int) {
-    const std::int64_t first = segment * kSegment;
-    sums[static_cast<std::size_t>(segment)] =
-        context.kernels.sum_squares(x + first, std::min(n - first, kSegment));
-  });
-  double sum = 0;
-  for (const double part : sums) sum += part;
-  return sum;
-}
 
 // The averages of mean squares of gradients, by row and by column; the next steps start from them.
 void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, const float* gradient,
@@ -144,8 +140,10 @@ void Adafactor(const Context& context, const MatrixUpdate& u) {
   const UpdateScalars s = MakeUpdateScalars(*u.rule, u.step);
   std::vector<float> scaled(static_cast<std::size_t>(s.gradient_factor != 1 ? n : 0));
   const float* gradient = u.slot->gradient.f32();
-  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] = gradient[i] * s.gradient_factor;
-  if (!scaled.empty()) gradient = scaled.data();
+  float* const to = scaled.data();
+  ForAll(context, static_cast<std::int64_t>(scaled.size()),
+         [&](std::int64_t i) { to[i] = gradient[i] * s.gradient_factor; });
+  if (!scaled.empty()) gradient = to;
   ForAll(context, n, [&](std::int64_t i) { u.base[i] = u.master[i] * s.keep; });
   DivideByEstimates(context, u, gradient, static_cast<float>(std::pow(count, u.rule->beta2_decay)),
                     kLeastSquare);
@@ -245,20 +243,24 @@ void Bf16Product(const Context& context, const float* a, const float* b, float* 
   const std::int64_t a_row = Padded(terms), c_row = Padded(columns);
   const auto narrow = [&](const float* from, std::int64_t n, std::vector<std::uint16_t>& to) {
     to.resize(static_cast<std::size_t>(n));
-    context.pool.For(Segments(n), [&](std::int64_t segment, int) {
-      const std::int64_t first = segment * kSegment;
-      context.kernels.round(from + first, 1.0f, {to.data() + first, Storage::kBF16},
-                            std::min(n - first, kSegment), RoundOnly(kBf16));
+    ForSegments(context, n, [&](std::int64_t first, std::int64_t count, std::int64_t, int) {
+      context.kernels.round(from + first, 1.0f, {to.data() + first, Storage::kBF16}, count,
+                            RoundOnly(kBf16));
     });
   };
   narrow(a, rows * a_row, memory.a_bf16);
   if (a != b) narrow(b, terms * c_row, memory.b_bf16);
   const std::uint16_t* const right = (a == b ? memory.a_bf16 : memory.b_bf16).data();
   const std::int64_t blocks = (rows + kRows - 1) / kRows, last = rows - (blocks - 1) * kRows;
-  const auto whole = blocks > 1 ? Bf16Matmul::Make(kRows, c_row, terms, a_row) : nullptr;
-  const auto rest = Bf16Matmul::Make(last, c_row, terms, a_row);
+  // Made once for each shape, before the workers begin.
+  const auto made = [&](std::int64_t of_rows) -> const Bf16Matmul& {
+    auto& matmul = memory.bf16_matmuls[{of_rows, c_row, terms}];
+    if (matmul == nullptr) matmul = Bf16Matmul::Make(of_rows, c_row, terms, a_row);
+    return *matmul;
+  };
+  const Bf16Matmul &rest = made(last), &whole = blocks > 1 ? made(kRows) : rest;
   context.pool.For(blocks, [&](std::int64_t block, int) {
-    const Bf16Matmul& matmul = block + 1 < blocks ? *whole : *rest;
+    const Bf16Matmul& matmul = block + 1 < blocks ? whole : rest;
     matmul.Run(memory.a_bf16.data() + block * kRows * a_row, right, c + block * kRows * c_row);
   });
 }

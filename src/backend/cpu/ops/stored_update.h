@@ -6,11 +6,14 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/matmul/plan/bf16_matmul.h"
 #include "backend/state_maps.h"
 #include "backend/update_rounding.h"
 #include "backend/update_rules.h"
@@ -97,13 +100,15 @@ void Adafactor(const Context& context, const MatrixUpdate& update);
 // decays by the rate that is left.
 void ScaleDirection(const Context& context, const MatrixUpdate& update, const float* squares);
 
-// The memory of Newton-Schulz, which grows to the largest matrix.
+// What Newton-Schulz keeps from matrix to matrix; memory grows to the largest.
 struct NewtonSchulzMemory {
   std::vector<float> x, transposed, gram, polynomial, product;
   std::vector<float> reference;                        // the result in fp32, where it is counted
   std::vector<BlockStats> blocks;                      // of rows
   std::vector<std::int16_t> a_exponents, b_exponents;  // of factors that an accumulator adds
   std::vector<std::uint16_t> a_bf16, b_bf16;           // factors of products in bf16
+  // Those products by their rows, columns and terms.
+  std::map<std::array<std::int64_t, 3>, std::unique_ptr<Bf16Matmul>> bf16_matmuls;
 };
 // Jordan et al., 2024, as torch/optim/_muon.py has it. stats: null: nothing is counted.
 void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory& memory,

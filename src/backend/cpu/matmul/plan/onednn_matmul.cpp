@@ -374,7 +374,7 @@ class OnednnBf16 final : public Bf16Matmul {
   void Run(const std::uint16_t* a, const std::uint16_t* b, float* c) const override {
     thread_local std::vector<std::byte> pad;
     const memory::desc scratch = descriptor_.scratchpad_desc();
-    pad.resize(std::max(pad.size(), scratch.get_size() + 64));
+    pad.resize(std::max(pad.size(), scratch.get_size()));
     dnnl::stream stream(Engine());
     const auto at = [](const memory::desc& of, const void* data) {
       return memory(of, Engine(), const_cast<void*>(data));
