@@ -34,14 +34,43 @@ class NextDecisions {
     NextDecisions& all_;
   };
 
-  std::shared_ptr<NextDecision> Add(const DecideByMoments& decide);
+  std::shared_ptr<NextDecision> Add(const DecideByMoments& decide) {
+    auto added = std::make_shared<NextDecision>();
+    added->decide = decide;
+    by_moments_.emplace(decide.dy_moments, added);
+    return added;
+  }
   // What the launch that now takes these moments, of a gradient that carries *scale, is to decide
   // at its end; unset: nothing.
-  std::optional<DecideNextKernel> Take(const TensorMoments* moments, const float* scale);
+  std::optional<DecideNextKernel> Take(const TensorMoments* moments, const float* scale) {
+    const auto only = OnlyOne(moments);
+    if (run_ == 0 || only == nullptr || only->decide.scale_in != scale) return std::nullopt;
+    only->taken_in = run_;
+    if (!only->in_one_run) return std::nullopt;
+    only->made_in = run_;
+    return DecideNextKernel{only->decide};
+  }
   // Whether that launch has made the decision, which is to be made now.
-  bool IsMade(NextDecision& decision) const;
+  bool IsMade(NextDecision& decision) const {
+    if (run_ == 0) return false;
+    if (decision.taken_in == run_) decision.in_one_run = true;
+    return decision.made_in == run_;
+  }
 
  private:
+  // The decision that looks at these moments; null: there is none, or there are several, each of
+  // which decides by itself.
+  std::shared_ptr<NextDecision> OnlyOne(const TensorMoments* moments) const {
+    std::shared_ptr<NextDecision> only;
+    const auto [begin, end] = by_moments_.equal_range(moments);
+    for (auto it = begin; it != end; ++it) {
+      const auto one = it->second.lock();
+      if (one != nullptr && only != nullptr) return nullptr;
+      if (one != nullptr) only = one;
+    }
+    return only;
+  }
+
   std::multimap<const TensorMoments*, std::weak_ptr<NextDecision>> by_moments_;
   std::uint64_t runs_ = 0, run_ = 0;
 };
