@@ -101,6 +101,11 @@ std::string OperandsWord(const config::OperandsConfig& operands) {
 
 }  // namespace
 
+std::string ValueText(const config::Config& config, const char* section, const char* key) {
+  const config::YamlNode node = config::ToNode(config);
+  return config::FlowText(*node.Find(section)->Find(key));
+}
+
 Keys ChangedKeys(const std::string& section, const config::Config& now,
                  const config::Config& then) {
   config::Config filled = then;
@@ -194,10 +199,7 @@ Keys OperandKeys(config::Config then, const config::Config& run) {
   if (run.precision.recipe != config::PrecisionRecipe::kNone) keys.emplace_back("recipe", "none");
   then.precision.recipe = config::PrecisionRecipe::kNone;
   const std::string word = OperandsWord(then.precision.operands);
-  const config::YamlNode node = config::ToNode(then);
-  keys.emplace_back("operands", !word.empty()
-                                    ? word
-                                    : config::FlowText(*node.Find("precision")->Find("operands")));
+  keys.emplace_back("operands", !word.empty() ? word : ValueText(then, "precision", "operands"));
   return keys;
 }
 

@@ -17,6 +17,8 @@ using Keys = std::vector<std::pair<std::string, std::string>>;
 // only `now` has are reset, where `then` would take them: laid over it, a section without them
 // would leave them as they are.
 Keys ChangedKeys(const std::string& section, const config::Config& now, const config::Config& then);
+// The value that the configuration has for the key, which it has.
+std::string ValueText(const config::Config& config, const char* section, const char* key);
 
 // The key of `precision` that says the format of a layer's tensor: y, p, w, dw, or a gradient that
 // carries S.

@@ -6,8 +6,6 @@
 #include <cstdlib>
 
 #include "config/load.h"
-#include "config/sections/sections.h"
-#include "config/yaml/node.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
 #include "study/text_table.h"
@@ -177,8 +175,7 @@ class Broken {
     if (own_ >= 0) {
       config::Config changed = config_;
       changed.scaling.layers[own_].total_scale = FittingScale();
-      const config::YamlNode node = config::ToNode(changed);
-      advice.keys = {{"layers", config::FlowText(*node.Find("scaling")->Find("layers"))}};
+      advice.keys = {{"layers", ValueText(changed, "scaling", "layers")}};
       advice.reason += ", the total_scale that scaling.layers gives " + first_.layer;
       return advice;
     }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/sections/sections.h"
 #include "io/text.h"
 #include "judge/scale_path.h"
 #include "study/advise/run_record.h"
@@ -32,11 +31,6 @@ std::optional<NumberFormat> Wider(const NumberFormat& format) {
   return format.exponent_bits >= kBf16.exponent_bits ? kFp32 : kBf16;
 }
 
-std::string LayersText(const config::Config& config) {
-  const config::YamlNode node = config::ToNode(config);
-  return config::FlowText(*node.Find("precision")->Find("layers"));
-}
-
 Keys ExactRange(const config::Config& config, std::optional<double> init_scale) {
   const scaling::Settings& now = config.scaling;
   Keys keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
@@ -61,7 +55,7 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
     // The entry goes to the end of the list, since the last match wins; the list is written as a
     // whole.
     ApplyFormats({{owner, role, format, {}}}, {{role, {owner}}}, changed.precision);
-    advice.keys = {{"layers", LayersText(changed)}};
+    advice.keys = {{"layers", ValueText(changed, "precision", "layers")}};
     for (auto& [key, value] : ChangedKeys("precision", config, changed))
       if (key == "schedule") advice.keys.emplace_back(key, value);
   }
@@ -84,7 +78,7 @@ Advice PlainOperands(const config::Config& config, const std::vector<std::string
     entry.operands.by_operand.fill(config::OperandConfig());
     if (attention) entry.operands.attention.fill(config::OperandConfig());
   }
-  return {"precision", {{"layers", LayersText(changed)}}, ""};
+  return {"precision", {{"layers", ValueText(changed, "precision", "layers")}}, ""};
 }
 
 }  // namespace ada::study

@@ -46,7 +46,8 @@ Keys FormatKeys(const config::Config& now, const config::Config& then) {
   role("weights", was.weights, is.weights);
   role("gradients", was.gradients, is.gradients);
   role("weight_gradients", was.weight_gradients, is.weight_gradients);
-  if (is.layers.size() != was.layers.size()) keys.emplace_back("layers", LayersText(then));
+  if (is.layers.size() != was.layers.size())
+    keys.emplace_back("layers", ValueText(then, "precision", "layers"));
   for (auto& [key, value] : ChangedKeys("precision", now, then))
     if (key == "schedule") keys.emplace_back(key, value);
   return keys;

@@ -6,8 +6,6 @@
 #include <variant>
 
 #include "config/load.h"
-#include "config/sections/sections.h"
-#include "config/yaml/node.h"
 #include "error.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
@@ -136,7 +134,7 @@ std::optional<Advice> CutOff(const RecommendOptions& options, const RunRecord& r
   bool layers = false;
   for (config::LayerPrecisionConfig& layer : then.precision.layers)
     layers = change(layer.operands) || layers;
-  if (layers) keys.emplace_back("layers", LayersText(then));
+  if (layers) keys.emplace_back("layers", ValueText(then, "precision", "layers"));
   if (worst == nullptr) return std::nullopt;
   return Advice{"precision", keys,
                 worst->saturated_by + " has " + PercentText(worst->saturated_pct) +
@@ -237,10 +235,7 @@ std::optional<Advice> SumsAdvice(const RunRecord& record) {
     else
       one->rule.reset();
   }
-  const config::YamlNode node = config::ToNode(changed);
-  Advice advice{"precision",
-                {{"accumulate", config::FlowText(*node.Find("precision")->Find("accumulate"))}},
-                ""};
+  Advice advice{"precision", {{"accumulate", ValueText(changed, "precision", "accumulate")}}, ""};
   advice.reason =
       "sums of " + worst->name() + " by " + worst->accumulator + ": " +
       (worst->overflow > 0 ? std::to_string(worst->overflow) + " overflowed"

@@ -135,8 +135,6 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format);
 // The change that leaves the operands of `layers` as they are stored.
 Advice PlainOperands(const config::Config& config, const std::vector<std::string>& layers);
-// The list precision.layers of a configuration as YAML.
-std::string LayersText(const config::Config& config);
 
 // Whether some layer's weights lose half of their values or more where they are rounded.
 bool WeightsVanish(const RunRecord& record);
