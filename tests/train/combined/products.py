@@ -95,39 +95,17 @@ class Convolution(Product):
       
         self.fan = self.fan_reference / self.groups / (1 if self.transposed else s[0] * s[1])
 
+    def _product(self, how, a, b, units, addends, name, change=lambda x, w: (x, w)):
+        spreads = self.spreads(name, change)
+        return exact.product(how, a, b, self.window, self.groups, addends=addends, units=units, order=self.winograd, spreads=spreads)
+
     def _forward(self, x, w, addends, name):
         units = self.unit(name, lowest_bit(x, (1, 2, 3))[:, None, None, None], lowest_bit(w, (1, 2, 3))[None, :, None, None])
-        return (
-            exact.product(
-                exact.convolve,
-                x,
-                w,
-                self.window,
-                self.groups,
-                addends=addends,
-                units=units,
-                order=self.winograd,
-                spreads=self.spreads(name),
-            ),
-            units,
-        )
+        return self._product(exact.convolve, x, w, units, addends, name), units
 
     def _back(self, dy, w, addends, name):
         units = self.unit(name, lowest_bit(dy, (1, 2, 3))[:, None, None, None], lowest_bit(w, None))
-        return (
-            exact.product(
-                exact.convolve_back,
-                dy,
-                w,
-                self.window,
-                self.groups,
-                addends=addends,
-                units=units,
-                order=self.winograd,
-                spreads=self.spreads(name),
-            ),
-            units,
-        )
+        return self._product(exact.convolve_back, dy, w, units, addends, name), units
 
     def forward(self, xs):
         self.x, self.w = xs[0], self.copy
@@ -155,17 +133,8 @@ class Convolution(Product):
             return found
         a, b = (b, a) if self.transposed else (a, b)
         units = self.unit("dw", lowest_bit(a, None), lowest_bit(b, (0, 2, 3))[:, None, None, None])
-        dw, dw_error, _ = exact.product(
-            exact.convolve_weights,
-            a,
-            b,
-            self.window,
-            self.groups,
-            addends=b.size // b.shape[1],
-            units=units,
-            order=self.winograd,
-            spreads=self.spreads("dw", lambda x, d: (d, x) if self.transposed else (x, d)),
-        )
+        turned = lambda x, d: (d, x) if self.transposed else (x, d)
+        dw, dw_error, _ = self._product(exact.convolve_weights, a, b, units, b.size // b.shape[1], "dw", turned)
         self.grads["weight"] = dw, dw_error
         self.bias_gradient(dy)
         return found
