@@ -20,10 +20,9 @@ ADA_HOST_DEVICE static inline double TermFactor(double weight, std::int64_t term
 ADA_HOST_DEVICE static inline double LogSumExp(double highest, double sum) {
   return highest + Logarithm(sum);
 }
-// The gradient of a score, times `factor`.
+// The gradient of a score, times `factor`; NaN where the score is, though its class weighs nothing.
 ADA_HOST_DEVICE static inline float ScoreGradient(float score, double log_sum, double target,
                                                   double factor) {
-  if (factor == 0) return 0;
   const double p = Exponential(static_cast<double>(score) - log_sum);
   return static_cast<float>((p - target) * factor);
 }

@@ -147,6 +147,23 @@ TEST_SUITE("cpu") {
     CHECK_THROWS(b.op->SetTargets({wrong.data()}, 2));
   }
 
+  // As torch.nn.functional.cross_entropy gives, whose loss is NaN as well.
+  TEST_CASE("the loss of pixels: a class that weighs nothing hides no NaN") {
+    Bench bench;
+    PixelBench b(bench, {1, 1, 3, 2}, kFp16, {std::nanf(""), 1, std::nanf(""), 1, 1, 2},
+                 Weighted({0, 1}));
+    Pass pass = MakePass(1);
+    pass.loss_terms = 2;
+    CHECK(std::isnan(b.Run({0, -1, 1}, pass).loss_sum));
+    const Values gradient = Bench::Get(b.spec.dlogits.tensor);
+    CHECK(std::isnan(gradient[0]));
+    CHECK(std::isnan(gradient[1]));
+    CHECK(gradient[2] == 0);
+    CHECK(gradient[3] == 0);
+    CHECK(gradient[4] > 0);
+    CHECK(b.spec.dlogits.stats->nan == 2);
+  }
+
   TEST_CASE("the loss of pixels: the authors' rounding before the scale") {
     Bench bench;
     for (const bool reference : {false, true}) {

@@ -94,7 +94,7 @@ TEST_SUITE("cpu") {
       CAPTURE(row.at("fp_max"));
       CAPTURE(row.at("amax"));
       Scaled scaler;
-      scaler.rule.power_of_two = true;
+      scaler.rule.power_of_two = scaler.rule.reference = true;
       scaler.rule.history = 1;
       scaler.rule.format_max = Number(row, "fp_max");
       scaler.rule.margin = Number(row, "margin");
@@ -114,6 +114,17 @@ TEST_SUITE("cpu") {
     }
     CHECK(exact > 600);
     CHECK(slips >= 3);
+  }
+
+  // fp32's log2 of a quotient just below 2^85 is 85, which would scale the largest value out of
+  // range.
+  TEST_CASE("a power of two is never above the quotient, but under reference") {
+    TensorScaleRule rule;
+    rule.format_max = 0x1.ff8p63, rule.power_of_two = true;
+    const float amax = 0x1.ff8016p-22f;
+    CHECK(DelayedScale(rule, amax, 1) == 0x1p84f);
+    rule.reference = true;
+    CHECK(DelayedScale(rule, amax, 1) == 0x1p85f);
   }
 
   TEST_CASE("edges of the factor") {

@@ -9,7 +9,7 @@ count between two counts. The same run without dumps, whose layers are computed 
 
 Drawn are, of data: batch_size, normalize; of model.layers: inputs, channels, features, kernel, stride, padding,
 output_padding, dilation, groups, bias, eps, momentum, min, max, slope, ceil_mode, count_include_pad, size, scale,
-first, heads, kv_heads, causal, position and 26 kinds; of precision: format (all named ones and maps with exponent,
+first, heads, kv_heads, causal, position and 40 kinds; of precision: format (all named ones and maps with exponent,
 mantissa, bias, saturate, has_inf, has_nan), activations, weights, gradients, weight_gradients, layers, overflow,
 masters (compensation), optimizer_state (map), rounding, preset, schedule, tensor_scaling (kind, history, margin,
 amax, power_of_two), operands (x, w, dy, forward, dx, dw: formats, all blocks, as_forward, tensor_scaling, overflow,
@@ -20,7 +20,10 @@ u_min, headroom_bits, batch_norm, attention, layers; of optimizer: kind, lr, mom
 beta1, beta2, epsilon, weight_decay, no_decay, groups, ns_steps, adjust_lr, others; of schedule: kind, milestones,
 every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm, label_smoothing, ema; of log: statistics,
 histogram_every, what_if, probe_every. How many keys a call drew is printed. Language models have embeddings,
-positions, targets that are left out, and heads that multiply the embedding's weight.
+positions, targets that are left out, and heads that multiply the embedding's weight; Llamas rotary positions, and
+queries, keys and values of three layers; vision transformers class tokens. Segmenters have pictures and label images,
+class_weights, unpooling and functions that the others lack; with the last three come total_scale, on_overflow and
+more presets.
 
 Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as 0
 (abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word than
@@ -47,18 +50,26 @@ try:
     import probes
     from beside import Beside
     from draw_language import DrawLanguage
+    from draw_pixels import DrawPixels
+    from draw_transformers import DrawLlama, DrawVit
     from network import Network
     from runs import Run
     from storing import Unsure
 except ImportError:
     np = None
 
-COUNT, LANGUAGE = (230, 70) if os.environ.get("ADA_SLOW") else (10, 5)
+SLOW = bool(os.environ.get("ADA_SLOW"))
 
 
-def one(program, seed, folder, language=False):
+def drawn_by(networks):
+    return {"images": draws.Draw, "language": DrawLanguage, "pixels": DrawPixels, "llama": DrawLlama, "vit": DrawVit}[
+        networks
+    ]
+
+
+def one(program, seed, folder, networks):
     """What differs in the network of a seed, the reference that compared it (None: it was not reached), and the run."""
-    draw = (DrawLanguage if language else draws.Draw)(seed)
+    draw = drawn_by(networks)(seed)
     config, shape = draw.config()
     network = Network(config, shape)
     arrays, weights = draw.arrays(config, shape), draw.weights(network)
@@ -93,7 +104,7 @@ def keys_of(value, path=""):
         yield path
 
 
-def many(program, seeds, keep=None, language=False):
+def many(program, seeds, keep=None, networks="images"):
     """Runs the networks of the seeds, prints what differs; the number of those that do."""
     program = str(pathlib.Path(program).resolve())
     keys, found = collections.Counter(), collections.Counter()
@@ -101,7 +112,7 @@ def many(program, seeds, keep=None, language=False):
     for seed in seeds:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ada-combined-"))
         try:
-            differences, beside, run = one(program, seed, folder, language)
+            differences, beside, run = one(program, seed, folder, networks)
             keys.update(set(keys_of(run.config)))
         except Exception:  # a fault of the reference
             differences, beside = [traceback.format_exc()], None
@@ -126,17 +137,28 @@ def many(program, seeds, keep=None, language=False):
 
 @unittest.skipIf(np is None, "needs NumPy")
 class Combined(unittest.TestCase):
-    def test_networks(self):
-        chosen = range(1, COUNT + 1)
-        self.assertEqual(many(os.environ["ADA_BINARY"], chosen, os.environ.get("ADA_KEEP")), 0)
+    def agree(self, networks, count):
+        chosen = range(1, count + 1)
+        self.assertEqual(many(os.environ["ADA_BINARY"], chosen, os.environ.get("ADA_KEEP"), networks), 0)
+
+    def test_classifiers(self):
+        self.agree("images", 230 if SLOW else 10)
 
     def test_language_models(self):
-        chosen = range(1, LANGUAGE + 1)
-        self.assertEqual(many(os.environ["ADA_BINARY"], chosen, os.environ.get("ADA_KEEP"), language=True), 0)
+        self.agree("language", 70 if SLOW else 5)
+
+    def test_llamas(self):
+        self.agree("llama", 50 if SLOW else 3)
+
+    def test_vision_transformers(self):
+        self.agree("vit", 50 if SLOW else 3)
+
+    def test_segmenters(self):
+        self.agree("pixels", 100 if SLOW else 5)
 
     def test_states_that_saturate(self):
         """The scale of an fp16 state is the same under precision.overflow: saturate."""
-        self.assertEqual(many(os.environ["ADA_BINARY"], [1172], os.environ.get("ADA_KEEP"), language=True), 0)
+        self.assertEqual(many(os.environ["ADA_BINARY"], [1172], os.environ.get("ADA_KEEP"), "language"), 0)
 
 
 if __name__ == "__main__":
@@ -145,9 +167,11 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1, help="of the first network")
     parser.add_argument("--count", type=int, default=300, help="how many, with the seeds that follow")
     parser.add_argument("--keep", help="folder for the inputs and outputs of networks that differ")
-    parser.add_argument("--language", action="store_true", help="language models, not networks of images")
+    parser.add_argument(
+        "--networks", default="images", choices=("images", "language", "llama", "vit", "pixels"), help="what is drawn"
+    )
     options = parser.parse_args()
     if np is None:
         sys.exit("combined_test.py: needs NumPy (python3-numpy)")
     chosen = range(options.seed, options.seed + options.count)
-    sys.exit(1 if many(options.program, chosen, options.keep, options.language) else 0)
+    sys.exit(1 if many(options.program, chosen, options.keep, options.networks) else 0)

@@ -183,11 +183,10 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
           .For(delayed),
       Switch("power_of_two", scaling.power_of_two, "round the scale down to a power of two")
           .For(of_operands ? scaled : delayed),
-      Switch(
-          "reference", scaling.reference,
-          "delayed: a largest magnitude that is not finite stays in the history, and the scale "
-          "rests until it has left it, as Transformer Engine has it; rule torchao: log2 in fp32, "
-          "which doubles a scale just below a power of two")
+      Switch("reference", scaling.reference,
+             "delayed: a largest magnitude that is not finite stays in the history, and the scale "
+             "rests until it has left it, as Transformer Engine has it; delayed and rule torchao: "
+             "power_of_two takes log2 in fp32, which doubles a scale just below a power of two")
           .For(of_operands ? computed : delayed),
   };
   section.keys.front().default_text = "none";

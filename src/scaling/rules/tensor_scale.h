@@ -28,8 +28,9 @@ struct TensorScaleRule {
   Amax amax = Amax::kMax;
   bool power_of_two = false;  // MS-AMP's way
   // Delayed: as in Transformer Engine, values that are not finite enter the history, and keep the
-  // scale unchanged until they have left it; otherwise they do not enter the history. kTorchao:
-  // log2 is rounded to fp32 before it is cut to a whole number.
+  // scale unchanged until they have left it; otherwise they do not enter the history. Under
+  // power_of_two log2 is rounded to fp32 before it is cut to a whole number, as in MS-AMP and
+  // torchao.
   bool reference = false;
   ScaleSystem system = ScaleSystem::kTe;
   bool integer =
@@ -45,15 +46,18 @@ struct BlockRangeRule {
 
 // The next scale from `amax` (of the history or the last step), in fp32 as both systems compute it.
 // amax 0, NaN or infinite: `current`. Transformer Engine: (format_max / amax) / 2^margin, or the
-// largest fp32 if that is infinite. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), log2 in
-// fp32, and inf where the quotient is (which UpdateTensorScale rejects); its 1 / current at an
-// infinite amax is a bug that is not reproduced.
+// largest fp32 if that is infinite. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), and inf
+// where the quotient is (which UpdateTensorScale rejects). `reference` takes log2 in fp32 as it
+// does, which rounds up just below a power of two; its 1 / current at an infinite amax is a bug
+// that is not reproduced.
 ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current) {
   if (!(amax > 0) || amax - amax != 0) return current;
   const float quotient = static_cast<float>(rule.format_max) / amax;
   if (rule.power_of_two) {
     const float log = static_cast<float>(std::log2(static_cast<double>(quotient)));
-    return static_cast<float>(std::exp2(std::floor(static_cast<double>(log)) - rule.margin));
+    const double whole =
+        rule.reference ? std::floor(static_cast<double>(log)) : std::ilogb(quotient);
+    return static_cast<float>(std::exp2(whole - rule.margin));
   }
   const float scale = quotient / static_cast<float>(std::exp2(rule.margin));
   return scale - scale != 0 ? 3.402823466e+38f : scale;

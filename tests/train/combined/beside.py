@@ -31,6 +31,10 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         self.run, self.config = run, run.config
         if "train.tokens" in arrays:  # of sequences: one number a position, and what follows it
             self.images, self.labels = arrays["train.tokens"][:, None, :, None], arrays["train.targets"]
+        elif "trainannot" in arrays:  # of pixels: a class each, 255 where it has none
+            self.images = self.normalized(arrays["train"].astype(np.float64) / 255).transpose(0, 3, 1, 2)
+            labels = arrays["trainannot"].astype(int)
+            self.labels = np.where(labels == 255, -1, labels).reshape(len(labels), -1)
         else:
             x = arrays["train.images"].astype(np.float64)
             self.images, self.labels = self.normalized(x).transpose(0, 3, 1, 2), arrays["train.labels"][:, None]
@@ -80,7 +84,12 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         self.judged, self.judged_sums = {}, {}
         if self.masters is None:
             form = self.updates.master_format
-            self.masters = {name: form.round(single(w)) for name, w in self.weights.items() if ".running_" not in name}
+            trained = lambda name: self.network.by_name[self.network.of_parameter[name][0]].layer.trained
+            self.masters = {
+                name: form.round(single(w)) if trained(name) else single(w)
+                for name, w in self.weights.items()
+                if ".running_" not in name
+            }
         parts = self.config["train"].get("accumulate", 1)
         size = self.config["data"]["batch_size"]
         per_epoch = len(self.images) // size
@@ -96,7 +105,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         near = self.policy.near
         if abs(float(row["scale"]) - self.loss_scale) > near * self.loss_scale:
             self.differ("steps.csv scale", row["scale"], f"expected {self.loss_scale!r}")
-        self.loss_scale = float(row["scale"])
+        self.loss_scale = float(single(float(row["scale"])))
         loss, right = 0.0, 0
         counted = int(np.sum(self.labels[first : first + size] >= 0))  # positions with a target
         for part in range(parts):
@@ -116,7 +125,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         own = self.precision.own_scales is not None
         for node in self.network.nodes:
             for name in node.layer.params:
-                node.layer.params[name] = self.masters[f"{node.name}.{name}"]
+                node.layer.params[name] = self.masters[node.parameter(name)]
             if node.copied:
                 w = node.layer.params["weight"]
                 form = self.precision.form("weights", node.name, own)
@@ -138,8 +147,10 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                 node.layer.operand = lambda name, stored, node=node: self.operand(node, name, stored, 1.0)
             if node.kind == "attention":
                 taken = lambda *part, node=node: self.head_operand(node, *part, 1.0)
-                p, error = node.layer.forward_p(xs[0], taken)
-                low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
+                p, error = node.layer.forward_p(xs, taken)
+                low, high = p - error, p + error
+                if node.layer.key("probabilities") != "fp32":
+                    low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
                 value, error = node.layer.forward((low + high) / 2, (high - low) / 2, taken)
             else:
                 value, error = node.layer.forward(xs)
@@ -162,10 +173,11 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         smooth = self.config["train"].get("label_smoothing", 0.0)
         target = np.full(z.shape, smooth / classes)
         target[np.arange(len(z)), labels] += 1 - smooth
+        counts = np.asarray(self.config["train"].get("class_weights", np.ones(classes)))[labels].reshape(-1, 1)
         with np.errstate(invalid="ignore"):
-            loss = float(np.where((target > 0) & seen, target * (log_sum - z), 0).sum() / size)
-            gradient = np.where(seen, (p - target) / size * self.loss_scale, 0.0)
-        error = (
+            loss = float(np.where((target > 0) & seen, counts * target * (log_sum - z), 0).sum() / size)
+            gradient = np.where(seen, counts * (p - target) / size * self.loss_scale, 0.0)
+        error = counts * (
             (1e-37 + p * (2e-6 + 2e-7 * np.abs(z - log_sum)) + 1.2e-7 * target + 1e-7 * np.abs(p - target))
             / size
             * self.loss_scale
@@ -193,7 +205,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         if self.spreads:
             self.not_finite.add(node.name)
         goes_on = [
-            i != "input" and bool(self.network.by_name[i].trained_before or self.network.by_name[i].layer.params)
+            i != "input" and bool(self.network.by_name[i].trained_before or self.network.by_name[i].layer.trained)
             for i in node.inputs
         ]
         if isinstance(layer, products.Product):
@@ -202,7 +214,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         found = self.attention(node, dy, scale) if node.kind == "attention" else layer.backward(dy)
         for name, (value, off) in layer.grads.items():
             owner = node.owner if name == "weight" else node
-            key = f"{owner.name}.{name}"
+            key = owner.parameter(name)
             with np.errstate(over="ignore", invalid="ignore"):
                 part = value / scale
                 power = math.frexp(scale)[0] == 0.5
@@ -220,7 +232,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                 self.add_part(node, name, key, part, part_error)
         if not any(goes_on) or node.kind == "attention":
             for i, value in zip(node.inputs, found):
-                if node.kind == "attention" and goes_on[0]:
+                if node.kind == "attention" and any(goes_on):
                     self.arriving.setdefault(i, []).append((index, *value))
             self.spreads = False
             return
@@ -294,7 +306,10 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         if self.scaling["policy"] == "layerwise_dynamic":  # which looks at every gradient, before it is rounded
             finite = finite and not self.broken & self.policy.keys.keys()
         self.policy.end(self, finite, gradients)
-        skipped = not finite
+        repair = self.scaling.get("on_overflow")
+        skipped = not finite and repair is None
+        if not finite and repair is not None:
+            gradients = self.repaired(gradients, repair)
         if (row["overflow"], row["skipped"]) != (str(int(not finite)), str(int(skipped))):
             self.differ("steps.csv overflow, skipped", row["overflow"], row["skipped"], f"expected {int(not finite)}")
         after = self.run.checkpoint(self.step)
@@ -309,12 +324,21 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
             self.next_scale(*key, *self.operand_formats.get(key, (self.tallies[key].form,) if key in self.tallies else ()))
         self.masters = {name: after[name] for name in self.masters}
 
+    def repaired(self, gradients, keys):
+        """What scaling.on_overflow puts in the place of NaN and inf, values that carry S."""
+        keys = {} if isinstance(keys, str) else keys
+        nan, most = (single(keys.get(k, d) / self.loss_scale) for k, d in (("nan", 0.0), ("inf", 1e5)))
+        return {
+            name: (np.nan_to_num(g, nan=nan, posinf=most, neginf=-most), np.where(np.isfinite(g), off, 0.0))
+            for name, (g, off) in gradients.items()
+        }
+
     def weight_gradients(self):
         """dw as it is stored, and the vectors' gradients: (value, error) by parameter."""
         found = {}
         for node in self.network.nodes:
             for name in node.layer.grads:
-                value, error = self.sums.get(f"{node.name}.{name}", (None, None))
+                value, error = self.sums.get(node.parameter(name), (None, None))
                 if value is None:
                     continue
                 if self.precision.accumulated_gradients is not None:
@@ -322,7 +346,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                         self.spreads = node.name in self.not_finite
                         value, error = self.settle(f"{node.name}.dw", value - error, value + error, error), 0.0
                         self.spreads = False
-                    found[f"{node.name}.{name}"] = value, error + np.zeros(np.shape(value))
+                    found[node.parameter(name)] = value, error + np.zeros(np.shape(value))
                 elif (
                     node.layer.weighted
                     and name == "weight"
@@ -332,9 +356,9 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                     self.spreads = node.name in self.not_finite
                     stored = self.keep(node.name, "dw", value, error, form)
                     self.spreads = False
-                    found[f"{node.name}.{name}"] = stored, np.zeros(stored.shape)
+                    found[node.parameter(name)] = stored, np.zeros(stored.shape)
                 else:
-                    found[f"{node.name}.{name}"] = value, error
+                    found[node.parameter(name)] = value, error
         return found
 
     def running_statistics(self, after):
@@ -362,8 +386,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
             return
         names = [n for n in after if not n.startswith(("optimizer.", "ema."))]
         if not self.averages:
-            form = self.updates.master_format
-            self.averages = {n: form.round(single(w)) for n, w in self.weights.items()}
+            self.averages = {n: single(w) for n, w in self.weights.items()} | self.masters
         self.updated += not skipped
         moves = not skipped and self.updated % keys.get("every", 1) == 0
         decay = keys["decay"]

@@ -58,6 +58,9 @@ class Decisions:
             alpha = self.policy.layer(name) / scale
             return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
         keys = self.keys_of(name)
+        if "total_scale" in keys:
+            alpha = keys["total_scale"] / scale
+            return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
         method = keys.get("method", "approx_range")
         if near > 0.1 and method not in ("fixed", "exact_range"):  # of a difference that may be zero
             row = self.written.get((name, False))

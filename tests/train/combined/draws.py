@@ -320,7 +320,7 @@ class Draw(DrawLayers, DrawMore):
                 w = self.g.integers(-most, most + 1, value.shape) * (unit * 2 / most if most == 2 else unit / 8)
                 if name == "weight" and value.ndim == 1:  # factors of norms
                     w = self.one(1.0, 0.5, 2.0**-6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
-                found[f"{node.name}.{name}"] = w.astype(np.float32).astype(np.float64)
+                found[node.parameter(name)] = w.astype(np.float32).astype(np.float64)
             if node.kind == "batch_norm":
                 for name, value in (("running_mean", 0.0), ("running_var", 1.0)):
                     found[f"{node.name}.{name}"] = np.full(node.layer.shape[0], value)

@@ -14,9 +14,11 @@ class Heads:
     """The part of Beside that knows attention."""
 
     def attention(self, node, dy, scale):
-        """dv, ds, dq, dk, each with an alpha, brought to one scale in the layout of q, k and v."""
+        """dv, ds, dq, dk, each with an alpha; brought to one scale in the layout of q, k and v where one layer has
+        them."""
         layer = node.layer
         form_own = self.precision.form("gradients", node.name, self.own_gradients())
+        apart = dict(zip(("dq", "dk", "dv"), node.inputs)) if len(node.inputs) == 3 else {}
         p, v = layer.p, layer.v
         t, g = layer.tokens, layer.heads // layer.kv
         on = self.scaling.get("attention", True)
@@ -35,6 +37,8 @@ class Heads:
         unsure = np.nan_to_num(square(np.abs(p) + layer.p_error) / max(square(p), 1e-300) - 1)  # of p's mean square
 
         def one(part, value, off, s_in, seen, seen_off):
+            if part == "ds" and layer.key("score_gradients") == "fp32":
+                return value, off, s_in
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
                 share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
@@ -63,6 +67,8 @@ class Heads:
         ):  # NaN meets what is masked, or does not
             self.loose |= {(node.name, part) for part in operands}
         names = ("dq", "dk", "dv")
+        if apart:
+            return [self.given(node, part, apart[part], *stored[part]) for part in names]
         before = self.network.by_name[node.inputs[0]]
         form = self.gradient_form(before.name)
         target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
@@ -79,6 +85,19 @@ class Heads:
             self.used[before.name, "dy"] = own, form
             return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
         return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
+
+    def given(self, node, part, to, value, off, scale):
+        """(dy, S) of the layer `to`, which gave queries, keys or values to this attention alone."""
+        value, off = (node.layer.join(a).reshape(len(a), *self.network.by_name[to].layer.shape) for a in (value, off))
+        form = self.precision.form("gradients", node.name, self.own_gradients())
+        own = self.scales[node.name, part] if self.own_gradients() and not form.is_fp32 else None
+        self.used[to, "dy"] = own, form
+        if (node.name, "ds") in self.loose or (node.name, part) in self.loose:
+            self.loose.add((to, "dy"))
+            if self.dump is None and not self.twins:
+                raise Unsure(to)
+            return self.whole_dump[f"{to}.dy"].reshape(value.shape), scale
+        return self.settle(f"{to}.dy", value - off, value + off, off), scale
 
     def head_operand(self, node, name, value, error, scale):
         """(value, error) of the operand that a product of attention takes: [images, heads, rows, columns]."""

@@ -10,9 +10,8 @@ columns]. Keys are those of configs/KEYS.md, without the layer's name.
 import numpy as np
 
 import exact
-from exact import lowest_bit, single, sum_error, within
+from exact import lowest_bit, single, sum_error
 
-SMOOTH = 3e-6  # relative error of what is made of an exponential
 
 
 class Layer:
@@ -29,6 +28,10 @@ class Layer:
 
     def setup(self):
         self.shape = self.shapes[0]
+
+    @property
+    def trained(self):
+        return bool(self.params)
 
     def key(self, name, default=None):
         return self.keys.get(name, default)
@@ -71,54 +74,6 @@ class Clamp(Layer):
     def backward(self, dy):
         inside = ~((self.x <= single(self.low)) | (self.x >= single(self.high)))
         return [(np.where(inside, dy, 0.0), np.zeros(dy.shape))]
-
-
-class Leaky(Layer):
-    mixes = False
-
-    def forward(self, xs):
-        self.x, self.slope = xs[0], single(self.key("slope", 0.01))
-        return single(np.where(self.x > 0, self.x, self.x * self.slope)), np.zeros(self.x.shape)
-
-    def backward(self, dy):
-        return [(single(np.where(self.x > 0, dy, dy * self.slope)), np.zeros(dy.shape))]
-
-
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def _silu_slope(x):
-    s = _sigmoid(x)
-    return s * (1 + x * (1 - s))
-
-
-FUNCTIONS = {  # value and slope
-    "sigmoid": (_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
-    "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
-    "silu": (lambda x: x * _sigmoid(x), _silu_slope),
-    "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), lambda x: np.where((x > -3) & (x < 3), 1 / 6, 0.0)),
-    "hardswish": (
-        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-        lambda x: np.where(x <= -3, 0.0, np.where(x < 3, x / 3 + 0.5, 1.0)),
-    ),
-}
-
-
-class Function(Layer):
-    def forward(self, xs):
-        self.x = xs[0]
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = FUNCTIONS[self.keys["kind"]][0](self.x)
-            return within(value, SMOOTH, 1e-7 * np.minimum(np.abs(self.x), 4) * (value != 0))
-
-    def backward(self, dy):
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope, error = within(FUNCTIONS[self.keys["kind"]][1](self.x), SMOOTH, 3e-7)
-            if self.keys["kind"] in ("hardsigmoid", "hardswish"):  # flat parts are zeros
-                error = np.where(slope == 0, 0.0, error)
-            value = np.where(slope == 0, 0.0, dy * slope)
-            return [(value, np.where(np.isfinite(dy), np.abs(dy) * error, 0.0))]
 
 
 class MaxPool(Layer):

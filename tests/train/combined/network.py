@@ -2,12 +2,14 @@
 
 import fnmatch
 
+import functions
+import images
 import kinds
 import norms
 import products
 from formats import Format
 from operands import Operands
-from sequences import Embedding, Position
+from sequences import ClassToken, Embedding, Position, Rope
 
 ROLES = ("activations", "weights", "gradients", "weight_gradients")
 CLASSES = {
@@ -18,7 +20,11 @@ CLASSES = {
     "relu": kinds.Relu,
     "relu6": kinds.Clamp,
     "hardtanh": kinds.Clamp,
-    "leaky_relu": kinds.Leaky,
+    "leaky_relu": functions.Leaky,
+    "prelu": functions.Sloped,
+    "channel_scale": functions.ChannelScale,
+    "affine": functions.Affine,
+    "softmax": functions.Softmax,
     "max_pool": kinds.MaxPool,
     "avg_pool": kinds.Means,
     "adaptive_avg_pool": kinds.Means,
@@ -31,14 +37,21 @@ CLASSES = {
     "select": kinds.Moves,
     "pixel_shuffle": kinds.Moves,
     "upsample": kinds.Moves,
+    "bilinear": images.Bilinear,
+    "shortcut": images.Shortcut,
+    "max_unpool": images.Unpool,
+    "lrn": images.Lrn,
     "batch_norm": norms.BatchNorm,
     "layer_norm": norms.LayerNorm,
     "rms_norm": norms.LayerNorm,
     "l2_normalize": norms.L2,
+    "group_norm": norms.GroupNorm,
     "attention": norms.Attention,
     "embedding": Embedding,
     "position_embedding": Position,
-    **{name: kinds.Function for name in kinds.FUNCTIONS},
+    "class_token": ClassToken,
+    "rope": Rope,
+    **{name: functions.Function for name in functions.FUNCTIONS},
 }
 
 
@@ -58,8 +71,12 @@ def entries(listed, *names):
 
 
 PRODUCTS = ("conv2d", "conv_transpose2d", "linear", "attention")
-ALWAYS_FP32 = ("l2_normalize", "embedding", "position_embedding")
-FP32_ON_CUDA = ("layer_norm", "rms_norm", "upsample")
+LOW = (*PRODUCTS, "prelu")
+ALWAYS_FP32 = ("l2_normalize", "lrn", "channel_scale", "embedding", "position_embedding", "class_token")
+FP32_ON = {
+    "autocast": ("layer_norm", "rms_norm", "group_norm", "softmax", "softplus", "upsample"),
+    "autocast_cpu": ("max_unpool",),
+}
 
 
 class Precision(Operands):
@@ -101,8 +118,8 @@ class Precision(Operands):
             return low
         readers = self.network.by_name[name].readers if name != "input" else self.network.reads_images
         read = [r for reader in readers for r in self.network.ends(reader)]
-        only_products = bool(read) and all(r.kind in PRODUCTS[:3] for r in read)
-        if only_products and (role == "activations" or reader is not None and reader.kind in PRODUCTS):
+        only_products = bool(read) and all(r.kind in (*PRODUCTS[:3], "prelu") for r in read)
+        if only_products and (role == "activations" or reader is not None and reader.kind in LOW):
             return low
         return low if self.natural(name) else "fp32"
 
@@ -111,9 +128,9 @@ class Precision(Operands):
         if name == "input":
             return False
         node = self.network.by_name[name]
-        if node.kind in PRODUCTS:
+        if node.kind in LOW:
             return True
-        if node.kind in ALWAYS_FP32 or (node.kind in FP32_ON_CUDA and self.keys["preset"] == "autocast"):
+        if node.kind in ALWAYS_FP32 or node.kind in FP32_ON[self.keys["preset"]]:
             return False
         return all(self.natural(i) for i in node.inputs)
 
@@ -132,6 +149,8 @@ class Precision(Operands):
             weight |= any(isinstance(n.layer, products.Product) for n in matched) and any(
                 k in entry for k in ("operands", "accumulate")
             )
+            within = entry.get("operands", "none")
+            weight |= any(n.kind == "attention" for n in matched) and "attention" in within
             if not output and not weight:
                 found.append(entry["match"])
         return found
@@ -148,6 +167,10 @@ class Node:
         self.name, self.kind, self.layer, self.inputs, self.readers = name, kind, layer, inputs, []
         self.tied = None  # the layer that multiplies the weight of this one
 
+    def parameter(self, name):
+        """The name of a parameter in files; of a layer with a single vector it is the layer's."""
+        return f"{self.name}.{name}" if name else self.name
+
     @property
     def copied(self):
         """Whether a rounded copy of its weight is multiplied, be it by another layer."""
@@ -158,6 +181,7 @@ class Network:
     def __init__(self, config, shape):
         """shape: (channels, rows, columns) of an image."""
         self.config, self.nodes, self.by_name, self.reads_images = config, [], {}, []
+        self.of_parameter = {}  # layer and part, by the names in files
         classes = config["model"]["classes"]
         self.language = config.get("task") == "language"
         before, sequences = "input", {"input"} if self.language else set()
@@ -166,10 +190,13 @@ class Network:
             shapes = [shape if i == "input" else self.by_name[i].layer.shape for i in inputs]
             keys = {k: classes if v == "classes" else v for k, v in keys.items()}
             in_sequence = any(i in sequences for i in inputs) and keys["kind"] not in ("select", "global_avg_pool")
-            if keys["kind"] == "attention" or in_sequence:
+            if keys["kind"] in ("attention", "class_token") or in_sequence:
                 sequences.add(keys["name"])
             keys["sequence"] = in_sequence
-            node = Node(keys["name"], keys["kind"], CLASSES[keys["kind"]](keys, shapes), inputs)
+            if keys["kind"] == "max_unpool":
+                keys["pool_layer"] = self.by_name[keys["pool"]].layer
+            made = "bilinear" if keys.get("mode") == "bilinear" else keys["kind"]
+            node = Node(keys["name"], keys["kind"], CLASSES[made](keys, shapes), inputs)
             node.owner = self.by_name.get(keys.get("weight_of"), node)  # of the weight that it multiplies
             if node.owner is not node:
                 node.layer.params.pop("weight")
@@ -177,9 +204,10 @@ class Network:
             for i in inputs:
                 (self.by_name[i].readers if i != "input" else self.reads_images).append(node)
             node.trained_before = any(
-                i != "input" and (self.by_name[i].trained_before or self.by_name[i].layer.params) for i in inputs
+                i != "input" and (self.by_name[i].trained_before or self.by_name[i].layer.trained) for i in inputs
             )
             self.nodes.append(node)
+            self.of_parameter.update({node.parameter(name): (node.name, name) for name in node.layer.params})
             self.by_name[node.name] = node
             before = node.name
 

@@ -106,6 +106,41 @@ class LayerNorm(Layer):
         return [(value, self.inverse * terms)]
 
 
+class GroupNorm(Layer):
+    """group_norm: over the channels of a group and all pixels of an image."""
+
+    def setup(self):
+        self.shape = c = self.shapes[0]
+        self.params = {"weight": np.ones(c[0]), "bias": np.zeros(c[0])}
+
+    def by_group(self, a):
+        return a.reshape(len(a), self.keys["groups"], -1)
+
+    def forward(self, xs):
+        x = self.by_group(xs[0])
+        gamma, beta = (self.params[k].reshape(1, -1, 1, 1) for k in ("weight", "bias"))
+        mean = x.mean(2, keepdims=True)
+        self.inverse = 1 / np.sqrt(((x - mean) ** 2).mean(2, keepdims=True) + self.key("eps", 1e-5))
+        back = lambda a: (a + np.zeros(x.shape)).reshape(xs[0].shape)
+        self.x_hat = back((x - mean) * self.inverse)
+        self.x_hat_error = back(self.inverse * _span(x, 2) * 1e-6)
+        value = gamma * self.x_hat + beta
+        error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta)) + np.abs(gamma) * self.x_hat_error
+        return value, np.where(np.isfinite(error), error, 0)
+
+    def backward(self, dy):
+        gamma = self.params["weight"].reshape(1, -1, 1, 1)
+        g, hat, off = (self.by_group(a) for a in (dy * gamma, self.x_hat, self.x_hat_error))
+        mean = lambda a: a.mean(2, keepdims=True)
+        value = self.inverse * (g - mean(g) - hat * mean(g * hat))
+        terms = np.abs(g) + mean(np.abs(g)) + np.abs(hat) * mean(np.abs(g * hat))
+        terms = terms * 6e-6 + off * np.abs(mean(g * hat)) + np.abs(hat) * mean(np.abs(g) * off)
+        for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
+            more = np.abs(dy) * self.x_hat_error if name == "weight" else 0.0
+            self.grads[name] = part.sum((0, 2, 3)), (np.abs(part) * 4e-6 + more).sum((0, 2, 3))
+        return [(value.reshape(dy.shape), (self.inverse * terms).reshape(dy.shape))]
+
+
 class L2(Layer):
     """l2_normalize: a pixel's channels over their length plus eps, times a factor by channel."""
 
@@ -134,7 +169,7 @@ class L2(Layer):
 
 
 class Attention(Layer):
-    """One input that has queries, keys and values side by side; the p that is multiplied is rounded by `round_p`.
+    """Inputs are queries, keys and values, or one that has them side by side; the p that is multiplied is rounded.
 
     forward_p gives p; after `p` (the stored one) is set, forward gives y. backward is in parts, since each has an
     alpha.
@@ -147,13 +182,14 @@ class Attention(Layer):
         c, h, w = self.shapes[0]
         self.heads = self.keys["heads"]
         self.kv = self.key("kv_heads", self.heads)
-        self.width = c // (self.heads + 2 * self.kv)
+        self.width = c // (self.heads + 2 * self.kv if len(self.shapes) == 1 else self.heads)
         self.tokens = h * w
         self.shape = (self.heads * self.width, self.tokens, 1)
 
-    def split(self, x):
-        """[n, heads, tokens, width] of q, k, v; one array in the layout of the input."""
-        rows = x.reshape(len(x), -1, self.tokens).transpose(0, 2, 1)
+    def split(self, xs):
+        """[n, heads, tokens, width] of q, k, v."""
+        x = np.concatenate([x.reshape(len(x), -1, self.tokens) for x in xs], 1)
+        rows = x.transpose(0, 2, 1)
         q, k, v = np.split(rows, [self.heads * self.width, (self.heads + self.kv) * self.width], 2)
         heads = lambda a, n: a.reshape(len(x), self.tokens, n, self.width).transpose(0, 2, 1, 3)
         return heads(q, self.heads), heads(k, self.kv), heads(v, self.kv)
@@ -169,9 +205,9 @@ class Attention(Layer):
         n, h, t, w = a.shape
         return a.reshape(n, self.kv, h // self.kv, t, w).sum(2)
 
-    def forward_p(self, x, taken):
+    def forward_p(self, xs, taken):
         """taken(name, value, error): what a product takes of a part, with its error."""
-        self.q, self.k, self.v = self.split(x)
+        self.q, self.k, self.v = self.split(xs)
         self.c = 1 / math.sqrt(self.width)
         q, k = (taken(name, part, np.zeros(part.shape))[0] for name, part in (("s.q", self.q), ("s.k", self.k)))
         s = self.c * q @ self.many(k).transpose(0, 1, 3, 2)

@@ -56,6 +56,46 @@ class Dynamic(Constant):
                 self.scale = min(float(grown), self.ceiling)
 
 
+class Hysteresis(Dynamic):
+    """apex_hysteresis and megatron: the scale falls at the overflow that uses the count up."""
+
+    def __init__(self, keys):
+        super().__init__({**keys, "preset": "pytorch"})
+        self.refills = keys["preset"] == "apex_hysteresis"
+        if not self.refills:
+            self.scale, self.floor, self.interval = keys.get("init_scale", 2.0**32), 1.0, keys.get("growth_interval", 1000)
+            self.stays_finite = False
+        self.most = self.left = keys.get("hysteresis", 2)
+
+    def end(self, beside, finite, gradients):
+        if finite:
+            if self.refills:
+                self.left = self.most
+            before = self.clean
+            super().end(beside, True, gradients)
+            if not self.refills and before + 1 >= self.interval:
+                self.left = self.most
+            return
+        self.left -= 1
+        self.clean = 0
+        if self.left <= 0:
+            super().end(beside, False, gradients)
+
+
+class Logarithmic(Constant):
+    """guided_diffusion: S = 2^g, g + growth at each clean step, g - 1 and no update after an overflow."""
+
+    near = 1e-6
+
+    def __init__(self, keys):
+        self.g, self.growth = keys.get("init_lg_scale", 20.0), keys.get("lg_growth", 1e-3)
+        super().__init__(2.0**self.g)
+
+    def end(self, beside, finite, gradients):
+        self.g += self.growth if finite else -1
+        self.scale = 2.0**self.g
+
+
 class LogMax(Constant):
     def __init__(self, keys):
         super().__init__(1.0)
@@ -108,7 +148,7 @@ class Layerwise(Constant):
 
     def end(self, beside, finite, gradients):
         broken = {
-            name.rsplit(".", 1)[0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()
+            beside.network.of_parameter[name][0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()
         } | beside.broken
         if not finite and not broken & self.keys.keys():  # of a layer without a scale: all fall
             broken = set(self.keys)
@@ -131,7 +171,8 @@ def policy_of(config, network):
     keys = config.get("scaling", {"policy": "none"})
     policy = keys["policy"]
     if policy == "dynamic":
-        return Dynamic(keys)
+        kinds = {"guided_diffusion": Logarithmic, "apex_hysteresis": Hysteresis, "megatron": Hysteresis}
+        return kinds.get(keys.get("preset"), Dynamic)(keys)
     if policy == "logmax":
         return LogMax(keys)
     if policy == "layerwise_dynamic":

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import png_file  # noqa: E402
 import safetensors_file  # noqa: E402
 
 
@@ -30,12 +31,25 @@ class Run:
     def __init__(self, folder, config, arrays, weights):
         self.folder, self.config = pathlib.Path(folder), config
         self.folder.mkdir(parents=True, exist_ok=True)
-        np.savez(self.folder / "data.npz", **arrays)
+        if "trainannot" in arrays:
+            self.write_pictures(arrays)
+        else:
+            np.savez(self.folder / "data.npz", **arrays)
         safetensors_file.write(
             self.folder / "init.safetensors",
             {name: (w.shape, w.astype("<f4").tobytes()) for name, w in weights.items()},
         )
         (self.folder / "run.yaml").write_text(json.dumps(config, indent=1))
+
+    def write_pictures(self, arrays):
+        """A camvid data set: pictures and label images, in folders of these names."""
+        for name, images in arrays.items():
+            place = self.folder / "pictures" / name
+            place.mkdir(parents=True)
+            kind = png_file.RGB if images.ndim == 4 else png_file.GREY
+            for number, image in enumerate(images):
+                rows, columns = image.shape[:2]
+                (place / f"{number:04}.png").write_bytes(png_file.png(columns, rows, image.tobytes(), kind))
 
     def start(self, program, output="out", *more, config=None):
         """config: another one than run.yaml, which has the same files."""

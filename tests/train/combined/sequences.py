@@ -1,4 +1,5 @@
-"""What a network of tokens has beside layers of images: embeddings and positions (kinds.py says how a layer is called)."""
+"""What transformers have beside layers of images: embeddings, class tokens, positions, learned and rotary (kinds.py
+says how a layer is called)."""
 
 import numpy as np
 
@@ -50,3 +51,60 @@ class Position(Layer):
         error[: self.shape[1]] = of
         self.grads["weight"] = value, error
         return [(dy, np.zeros(dy.shape))]
+
+
+class ClassToken(Layer):
+    """A trained vector in front of the positions [n, channels, positions, 1]; dy of the others is handed on."""
+
+    rounds_dx, mixes = False, False
+
+    def setup(self):
+        c, h, w = self.shapes[0]
+        self.shape = (c, h * w + 1, 1)
+        self.params[""] = np.zeros((1, 1, c))
+
+    def forward(self, xs):
+        n, c = xs[0].shape[:2]
+        token = np.broadcast_to(self.params[""].reshape(1, c, 1), (n, c, 1))
+        y = np.concatenate([token, xs[0].reshape(n, c, -1)], 2)[..., None]
+        return y, np.zeros(y.shape)
+
+    def backward(self, dy):
+        first = dy[:, :, 0, 0]
+        error = sum_error(np.abs(first).sum(0), len(dy), lowest_bit(first, 0))
+        self.grads[""] = first.sum(0).reshape(1, 1, -1), np.reshape(error, (1, 1, -1))
+        dx = dy[:, :, 1:].reshape(len(dy), *self.shapes[0])
+        return [(dx, np.zeros(dx.shape))]
+
+
+class Rope(Layer):
+    """Pairs of a head's values turned by their position's angles, each product rounded to fp32; dx turns them back."""
+
+    mixes = False
+
+    def setup(self):
+        self.shape = c, tokens, _ = self.shapes[0]
+        width = c // self.keys["heads"]
+        rotary = self.key("rotary", width)
+        half = rotary // 2
+        pair = np.arange(half)
+        first, second = (2 * pair, 2 * pair + 1) if self.key("pairing", "half") == "interleaved" else (pair, pair + half)
+        heads = np.arange(self.keys["heads"])[:, None] * width
+        self.first, self.second = (heads + first).reshape(-1), (heads + second).reshape(-1)
+        turn = self.key("base", 10000.0) ** (-2.0 * pair / rotary)
+        angle = np.tile(turn, self.keys["heads"])[:, None, None] * np.arange(tokens)[:, None]
+        self.cos, self.sin = single(np.cos(angle)), single(np.sin(angle))
+
+    def turned(self, x, sin):
+        y = x.copy()
+        a, b = x[:, self.first], x[:, self.second]
+        with np.errstate(invalid="ignore"):
+            y[:, self.first] = single(single(a * self.cos) - single(b * sin))
+            y[:, self.second] = single(single(b * self.cos) + single(a * sin))
+        return y, np.zeros(y.shape)
+
+    def forward(self, xs):
+        return self.turned(xs[0], self.sin)
+
+    def backward(self, dy):
+        return [self.turned(dy, -self.sin)]

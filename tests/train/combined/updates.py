@@ -130,7 +130,8 @@ class Updates(MoreRules):
                 f"expected {low[at]!r} .. {high[at]!r}",
                 f"before {w[at]!r}",
             )
-        parts = [n for n in beside.masters if n.rsplit(".", 1)[0] == name.rsplit(".", 1)[0]]
+        layer_of = beside.network.of_parameter
+        parts = [n for n in beside.masters if layer_of[n][0] == layer_of[name][0]]
         self.rows(beside, name, len(parts) > 1, before, step, error, got, new, spread, states, after, tallies)
 
     def compensated(self, beside, name, w, step, error, ends, after):
@@ -199,7 +200,7 @@ class Updates(MoreRules):
 
     def rows(self, beside, name, several, w, step, error, got, new, spread, states, after, tallies):
         """Rows update, master and state of the layer, and of this part of it."""
-        layer, part = name.rsplit(".", 1)
+        layer, part = beside.network.of_parameter[name]
         form = self.master_format
         logged = "update" in self.config["log"].get("statistics", [])
 

@@ -78,7 +78,7 @@ void SoftmaxGradient(const SoftmaxArgs& given) {
       const std::int64_t row = first + std::min(r, count - 1);
       labels[r] = a.labels[row], log_sums[r] = a.log_sums[row];
       factors[r] = labels[r] < 0 ? 0 : a.factors[labels[r]];
-      any = any || factors[r] != 0;
+      any = any || labels[r] >= 0;
     }
     float* out = a.gradient + first * a.classes;
     if (!any) {
@@ -89,7 +89,7 @@ void SoftmaxGradient(const SoftmaxArgs& given) {
       for (int r = 0; r < kBlockRows; ++r) {
         float& value = a.work[k * kBlockRows + r];
         const double target = static_cast<std::int32_t>(k) == labels[r] ? 1 : 0;
-        value = ScoreGradient(value, log_sums[r], target, factors[r]);
+        value = labels[r] < 0 ? 0 : ScoreGradient(value, log_sums[r], target, factors[r]);
       }
     StoreTile(a.work, count, a.classes, out);
   });
