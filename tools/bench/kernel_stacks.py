@@ -43,7 +43,7 @@ def kernels_of(text):
 
 def short(name):
     """The kernel of Entry<Kernel>(Kernel, ...), without the backend's namespace."""
-    name = name.replace("ada::backend::cuda::", "")
+    name = name.replace("ada::backend::cuda::", "").replace("(anonymous namespace)::", "")
     match = re.match(r"void Entry<(.*?) ?>\(", name)
     return match[1] if match else name
 

@@ -216,6 +216,8 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
             owner = node.owner if name == "weight" else node
             key = owner.parameter(name)
             with np.errstate(over="ignore", invalid="ignore"):
+                if np.any(np.isfinite(value) & (np.abs(value) + off >= 2.0**126)):
+                    raise Unsure(f"sums of {key} beyond fp32")
                 part = value / scale
                 power = math.frexp(scale)[0] == 0.5
                 part_error = off / scale + (0 if power else np.abs(part) * 1.2e-7)

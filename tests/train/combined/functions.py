@@ -105,9 +105,9 @@ def _normal(x):
 
 
 def _gelu_tanh_slope(x):
-    inner = _TANH * (x + 0.044715 * x**3)
-    t = np.tanh(inner)
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t**2) * _TANH * (1 + 3 * 0.044715 * x**2)
+    half = _TANH * (x + 0.044715 * x**3)
+    up, down = _sigmoid(2 * half), _sigmoid(-2 * half)
+    return up + x * 2 * up * down * _TANH * (1 + 3 * 0.044715 * x**2)
 
 
 FUNCTIONS = {  # value and slope, of x and the layer's keys
@@ -126,7 +126,7 @@ FUNCTIONS = {  # value and slope, of x and the layer's keys
         lambda x, keys: (
             x * _normal(x)
             if keys.get("approximate", "none") == "none"
-            else 0.5 * x * (1 + np.tanh(_TANH * (x + 0.044715 * x**3)))
+            else x * _sigmoid(2 * _TANH * (x + 0.044715 * x**3))  # (1 + tanh) / 2, without its cancellation
         ),
         lambda x, keys: (
             _normal(x) + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)

@@ -364,6 +364,7 @@ struct RoundInBlocksKernel {
     Vec4Words words = {};
     if (how.stochastic && in_order) words = RandomWords(of.draw.key, of.draw.draw, how.first + i);
     Vec4 x = LoadVec4(how.in, i);
+    ADA_UNROLL
     for (int k = 0; k < 4; ++k) {
       const Place place = PlaceOf(static_cast<std::uint32_t>(i) + static_cast<std::uint32_t>(k));
       x.of[k] = Value(of, x.of[k], place, in_order ? words.of[k] : WordOf(of, place));
