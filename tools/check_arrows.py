@@ -43,7 +43,7 @@ ARROWS = {
                     "backend/cpu/matmul"],
     "backend/cuda": ["scaling/rules", "backend/*.h", "backend/values", "vision/image_placement.h"],
     "backend/compare": ["scaling/rules", "backend/*.h"],
-    "graph": ["vision", "config/config.h", "scaling", "backend/*.h", "layers",
+    "graph": ["vision", "config/model_config.h", "config/precision_config.h", "scaling", "backend/*.h", "layers",
               "parallel/communicator.h"],
     "optim": ["backend/*.h"],
     "judge": ["config", "scaling", "backend/*.h", "layers", "graph/network", "telemetry"],

@@ -63,7 +63,7 @@ CASES = [
     ("graph/a.cpp", '#include <dnnl.hpp>', "is for backend/cpu only"),
     ("graph/a.cpp", '#include "backend/backend.h"', None),
     ("graph/a.cpp", '#include "backend/cpu/cpu_backend.h"', "graph must not include"),
-    ("graph/a.cpp", '#include "config/config.h"', None),
+    ("graph/a.cpp", '#include "config/model_config.h"', None),
     ("graph/a.cpp", '#include "config/load.h"', "graph must not include"),
     ("optim/a.cpp", '#include "backend/backend.h"', None),
     ("optim/a.cpp", '#include "graph/graph.h"', "optim must not include"),

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/model_config.h"
 #include "graph/network/precision.h"
+#include "io/task.h"
 #include "number/tensor.h"
 #include "scaling/rules/accumulator.h"
 #include "scaling/rules/rules.h"

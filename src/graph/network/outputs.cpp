@@ -5,6 +5,7 @@
 #include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {

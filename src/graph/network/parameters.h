@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "config/config.h"
+#include "config/model_config.h"
 #include "io/tensor_files/safetensors.h"
 #include "number/tensor.h"
 

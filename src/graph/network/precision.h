@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/hadamard.h"
-#include "config/config.h"
+#include "config/precision_config.h"
 #include "io/tensor_names.h"
 #include "number/blocks/block_format.h"
 #include "number/number_format.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/model_config.h"
 #include "io/task.h"
 #include "layers/layer_kind.h"
 #include "number/tensor.h"

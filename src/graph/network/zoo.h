@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/model_config.h"
 #include "io/task.h"
 #include "number/tensor.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/config.h"
+#include "config/model_config.h"
 
 namespace ada::graph {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/precision_config.h"
 #include "io/tensor_names.h"
 #include "number/blocks/block_quantizer.h"
 #include "number/stats.h"

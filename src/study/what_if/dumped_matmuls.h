@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/precision_config.h"
 #include "io/tensor_files/safetensors.h"
 #include "judge/operand_loss.h"
 #include "telemetry/rows.h"

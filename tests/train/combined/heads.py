@@ -42,7 +42,10 @@ class Heads:
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
                 share = np.nan_to_num(seen_off / np.abs(seen), nan=0.0, posinf=1.0)
-                near = 2e-3 + float(np.max(share, initial=0.0)) + (unsure if part in ("dv", "ds") else 0.0)
+                near = 2e-3 + float(np.max(share, initial=0.0))
+                if part in ("dv", "ds"):
+                    extremes = self.keys_of(f"{node.name}.{part}").get("method") in ("abs_range", "element_wise_range")
+                    near += float(np.max(np.nan_to_num(layer.p_error / p), initial=0.0)) if extremes else unsure
                 alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
             else:
                 self.decided[f"{node.name}.{part}", False] = True
@@ -51,7 +54,8 @@ class Heads:
                     f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")]
                 )
             low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
-            if (~np.isfinite(low) & ((low == high) | np.isnan(low) & np.isnan(high))).any():
+            gone = ~np.isfinite(low) & ((low == high) | np.isnan(low) & np.isnan(high))
+            if gone.any() or not np.isfinite(value).all():  # which a format may hide that has neither inf nor NaN
                 self.broken.add(f"{node.name}.{part}")
             stored[part] = (low + high) / 2, (high - low) / 2, out
             return stored[part]

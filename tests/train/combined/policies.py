@@ -126,6 +126,7 @@ class Layerwise(Constant):
 
     def __init__(self, keys, network):
         self.scales, self.keys, self.clean = {}, {}, {}
+        self.last, self.start = None, float(keys.get("init_scale", 65536))  # where no layer decides
         for node in network.nodes:
             if not node.trained_before:  # it has no dx
                 continue
@@ -141,7 +142,7 @@ class Layerwise(Constant):
                 self.last = name
 
     def start_scale(self):
-        return self.scales[self.last]
+        return self.scales.get(self.last, self.start)
 
     def layer(self, name):
         return self.scales[name]
