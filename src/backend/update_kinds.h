@@ -160,7 +160,17 @@ ADA_HOST_DEVICE static inline UpdateTerms AdemamixTerms(const UpdateScalars& s, 
   return {value, (s.minus_lr * mean) / root};
 }
 
-// The direction of a step whose length depends on the whole tensor (cpu/ops/stored_update.h): of
+// The direction that Muon makes orthogonal, from its momentum (torch/optim/_muon.py). a:
+// momentum_buffer.
+template <class R>
+ADA_HOST_DEVICE static inline float MuonDirection(const UpdateScalars& s, const R& r,
+                                                  float gradient, WeightStates& w) {
+  gradient = r(gradient * s.gradient_factor);
+  w.a = r.Lerp(w.a, gradient, s.one_minus_beta1);
+  return s.nesterov ? r.Lerp(gradient, w.a, s.momentum) : w.a;
+}
+
+// The direction of a step whose length depends on the whole tensor (cpu/ops/matrix_updates.h): of
 // You et al., 2019 (pytorch-optimizer's Lamb), and of Wortsman et al., 2023 (torch-optimi's
 // StableAdamW, whose decays are corrected). a: exp_avg, b: exp_avg_sq.
 template <class R>
@@ -174,7 +184,8 @@ ADA_HOST_DEVICE static inline UpdateTerms DirectionTerms(const UpdateScalars& s,
   return {Shrunk(s, r, value), r(w.a / r(r(std::sqrt(w.b)) + r.Factor(s.epsilon)))};
 }
 
-// The terms of any of these kinds and of update_rules.h's; kKind is not adafactor and not muon.
+// The terms of any of these kinds and of update_rules.h's, of muon its direction alone; kKind is
+// not adafactor.
 template <UpdateRule::Kind kKind, class R>
 ADA_HOST_DEVICE static inline UpdateTerms TermsOf(const UpdateScalars& s, const R& r, bool momentum,
                                                   float value, float gradient, WeightStates& w) {
@@ -200,6 +211,8 @@ ADA_HOST_DEVICE static inline UpdateTerms TermsOf(const UpdateScalars& s, const 
     return AdoptTerms(s, r, value, gradient, w);
   } else if constexpr (kKind == Kind::kAdemamix) {
     return AdemamixTerms(s, r, value, gradient, w);
+  } else if constexpr (kKind == Kind::kMuon) {
+    return {value, MuonDirection(s, r, gradient, w)};
   } else if constexpr (kKind == Kind::kLamb || kKind == Kind::kStableAdamW) {
     return DirectionTerms(s, r, kKind == Kind::kStableAdamW, value, gradient, w);
   } else {

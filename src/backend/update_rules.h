@@ -31,8 +31,8 @@ struct UpdateScalars {
   // Adam's mean: torch and torchao interpolate. False, where states have few bits: the order of
   // operations of Transformer Engine's FusedAdam (adam.cu), which adds two products.
   bool lerps = true;
-  float decoupled_decay = 0;  // weight_decay, where `keep` holds it
-  float beta1 = 0, one_minus_beta1 = 0;
+  float decoupled_decay = 0;             // weight_decay, where `keep` holds it
+  float beta1 = 0, one_minus_beta1 = 0;  // of muon: 1 - momentum
   float beta2 = 0, one_minus_beta2 = 0;
   float minus_step_size = 0;               // -lr / (1 - beta1^count)
   float sqrt_correction2 = 1;              // sqrt(1 - beta2^count)
@@ -136,6 +136,7 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   s.minus_step_size = static_cast<float>(s.corrected ? -(step.lr / correction1) : -step.lr);
   s.sqrt_correction2 = static_cast<float>(std::sqrt(correction2));
   s.epsilon = static_cast<float>(rule.epsilon);
+  if (rule.kind == Kind::kMuon) s.one_minus_beta1 = static_cast<float>(1 - rule.momentum);
   if (rule.kind == Kind::kNadam) KindScalars::Nadam(rule, step, s);
   if (rule.kind == Kind::kRadam) KindScalars::Radam(rule, step, s);
   s.most = static_cast<float>(std::pow(count, 0.25));

@@ -1,6 +1,7 @@
 // Products of small matrices: blocks of rows times one or two vectors of 16 columns, their sums in
-// registers.
+// registers. And transposes.
 #include <algorithm>
+#include <utility>
 
 #include "backend/cpu/kernels/lanes.h"
 #include "backend/cpu/sequence_kernels.h"
@@ -77,6 +78,41 @@ void Matrix(const MatrixArgs& given) {
   for (; column < m.columns; column += 16) Strip<kRowsOfOne, 1>(m, column);
 }
 
+namespace {
+
+constexpr int kSquare = kRegister / 4;  // values of a register
+
+// The lanes with the bit kHalf of a, and those without it of b, change places.
+template <int kHalf, int... kLane>
+ADA_INLINE void Exchange(Floats& a, Floats& b, std::integer_sequence<int, kLane...>) {
+  const Floats first =
+      __builtin_shufflevector(a, b, ((kLane & kHalf) != 0 ? kSquare + kLane - kHalf : kLane)...);
+  b = __builtin_shufflevector(a, b, ((kLane & kHalf) != 0 ? kSquare + kLane : kLane + kHalf)...);
+  a = first;
+}
+// The two quarters beside the diagonal of each square of 2 * kHalf change places.
+template <int kHalf>
+ADA_INLINE void ExchangeQuarters(Floats (&rows)[kSquare]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kSquare; ++i)
+    if ((i & kHalf) == 0)
+      Exchange<kHalf>(rows[i], rows[i + kHalf], std::make_integer_sequence<int, kSquare>());
+}
+ADA_INLINE void TransposeSquare(const float* from, std::int64_t from_step, float* to,
+                                std::int64_t to_step) {
+  Floats rows[kSquare];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSquare; ++i) rows[i] = Load(from + i * from_step);
+  ExchangeQuarters<1>(rows);
+  ExchangeQuarters<2>(rows);
+  if constexpr (kSquare > 4) ExchangeQuarters<4>(rows);
+  if constexpr (kSquare > 8) ExchangeQuarters<8>(rows);
+#pragma GCC unroll 16
+  for (int i = 0; i < kSquare; ++i) std::memcpy(to + i * to_step, &rows[i], sizeof(Floats));
+}
+
+}  // namespace
+
 // Tiles of 16 x 16 keep both sides within a few lines of the cache.
 void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
                      std::int64_t from_step, float* to, std::int64_t to_step) {
@@ -84,6 +120,12 @@ void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
   for (std::int64_t r0 = 0; r0 < rows; r0 += kTile)
     for (std::int64_t k0 = 0; k0 < columns; k0 += kTile) {
       const std::int64_t r1 = std::min(r0 + kTile, rows), k1 = std::min(k0 + kTile, columns);
+      if (r1 - r0 == kTile && k1 - k0 == kTile) {
+        for (std::int64_t r = r0; r < r1; r += kSquare)
+          for (std::int64_t k = k0; k < k1; k += kSquare)
+            TransposeSquare(from + r * from_step + k, from_step, to + k * to_step + r, to_step);
+        continue;
+      }
       for (std::int64_t k = k0; k < k1; ++k)
         for (std::int64_t r = r0; r < r1; ++r) to[k * to_step + r] = from[r * from_step + k];
     }

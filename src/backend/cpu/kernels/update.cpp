@@ -58,6 +58,7 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
     s.weight_decay = 0;
     if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
   }
+  constexpr bool kDirection = kKind == UpdateRule::Kind::kMuon;  // `value` is null
   const bool momentum = kStates > 0;
   float* __restrict value = args.value, * __restrict step = args.step;
   const float* __restrict gradient = args.gradient;
@@ -67,9 +68,11 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
     if constexpr (kStates > 0) w.a = a[i];
     if constexpr (kStates > 1) w.b = b[i];
     if constexpr (kStates > 2) w.c = c[i];
-    const UpdateTerms terms = TermsOf<kKind>(s, r, momentum, value[i], gradient[i], w);
+    const float before = kDirection ? 0 : value[i];
+    const UpdateTerms terms = TermsOf<kKind>(s, r, momentum, before, gradient[i], w);
     if constexpr (kApart) {
-      value[i] = terms.base, step[i] = terms.step;
+      if constexpr (!kDirection) value[i] = terms.base;
+      step[i] = terms.step;
     } else {
       value[i] = terms.sum();
     }
@@ -84,10 +87,12 @@ void Apply(const UpdateArgs& args) {
   if (args.arithmetic != nullptr)
     return Loop<kKind, kStates, true, false>(args, RoundedTo{*args.arithmetic});
   if (args.step != nullptr) return Loop<kKind, kStates, true, false>(args, Unrounded());
-  const UpdateScalars& s = args.scalars;
-  if (s.lerps && s.corrected && s.weight_decay == 0 && s.one_minus_beta1 < 0.5f)
-    return Loop<kKind, kStates, false, true>(args, Unrounded());
-  Loop<kKind, kStates, false, false>(args, Unrounded());
+  if constexpr (kKind != UpdateRule::Kind::kMuon) {
+    const UpdateScalars& s = args.scalars;
+    if (s.lerps && s.corrected && s.weight_decay == 0 && s.one_minus_beta1 < 0.5f)
+      return Loop<kKind, kStates, false, true>(args, Unrounded());
+    Loop<kKind, kStates, false, false>(args, Unrounded());
+  }
 }
 
 }  // namespace
@@ -128,9 +133,10 @@ void Update(const UpdateArgs& args) {
       return Apply<Kind::kLamb, 2>(args);
     case Kind::kStableAdamW:
       return Apply<Kind::kStableAdamW, 2>(args);
-    case Kind::kAdafactor:
     case Kind::kMuon:
-      return;  // whole matrices: cpu/ops/stored_update.h
+      return Apply<Kind::kMuon, 1>(args);
+    case Kind::kAdafactor:
+      return;  // whole matrices: cpu/ops/matrix_updates.h
   }
 }
 

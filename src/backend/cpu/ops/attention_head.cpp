@@ -59,8 +59,9 @@ std::int64_t HeadMemory::WorkValues(const AttentionSizes& s) {
 std::int64_t HeadMemory::Values(const AttentionSizes& s) {
   const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = s.rows();
   // In the order of the constructor below: k, v, dk, dv; kt, vt; q, dy, out; p, pr, dp.
-  const std::int64_t values = 4 * keys * s.step() + 2 * s.step() * keys + 2 * rows * s.step() +
-                              AttentionSizes::kRows * s.step() + 3 * rows * keys;
+  const std::int64_t values = 4 * keys * s.step() + 2 * s.step() * s.transposed_step() +
+                              2 * rows * s.step() + AttentionSizes::kRows * s.step() +
+                              3 * rows * keys;
   if (!s.whole) return values;
   return values + (keys + rows) * s.step() + WorkValues(s) +
          static_cast<std::int64_t>(kAttentionOperands) * MostLines(s) * s.line_blocks;
@@ -74,7 +75,7 @@ HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
     return part;
   };
   k = take(keys * s.step()), v = take(keys * s.step());
-  kt = take(keys * s.step()), vt = take(keys * s.step());
+  kt = take(s.step() * s.transposed_step()), vt = take(s.step() * s.transposed_step());
   dk = take(keys * s.step()), dv = take(keys * s.step());
   q = take(rows * s.step()), dy = take(rows * s.step());
   out = take(AttentionSizes::kRows * s.step());
@@ -93,7 +94,7 @@ HeadMemory HeadMemory::From(const AttentionSizes& s, std::int64_t row, std::int6
 }
 
 void HeadMatmuls::TransposeKeys(const float* rows, float* to) const {
-  const std::int64_t step = AttentionSizes::Padded(sizes_.keys);
+  const std::int64_t step = sizes_.transposed_step();
   sequence_.transpose(rows, sizes_.keys, sizes_.width, sizes_.step(), to, step);
   for (std::int64_t i = 0; i < sizes_.width; ++i)
     std::fill(to + i * step + sizes_.keys, to + (i + 1) * step, 0.0f);
@@ -125,7 +126,7 @@ MatrixArgs HeadMatmuls::TimesTransposed(const QueryBlock& block, const float* ro
                                         const float* transposed, float* scores) const {
   MatrixArgs a;
   a.a = rows, a.a_row = sizes_.step(), a.a_term = 1;
-  a.b = transposed, a.b_term = AttentionSizes::Padded(sizes_.keys);
+  a.b = transposed, a.b_term = sizes_.transposed_step();
   a.c = scores, a.c_row = block.width;
   // Columns reach beyond the keys to a multiple of 16: kt is zero there, and the softmax then
   // writes zeros over what no query sees.

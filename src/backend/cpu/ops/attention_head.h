@@ -31,6 +31,9 @@ struct AttentionSizes {
   // Queries that are in a worker's memory at once.
   std::int64_t rows() const { return whole ? queries : kRows; }
   std::int64_t step() const { return Padded(width); }  // of rows of queries, keys and values
+  // The step of rows of transposed keys and values. Products walk down their columns, whose values
+  // would share few places of a core's cache if they lay a power of two apart.
+  std::int64_t transposed_step() const { return Padded(keys) + (Padded(keys) % 256 == 0 ? 16 : 0); }
   double factor() const { return 1 / std::sqrt(static_cast<double>(width)); }  // of scores
 };
 
@@ -53,7 +56,7 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
 // apart, rows of scores QueryBlock::width.
 struct HeadMemory {
   float *k, *v;    // [keys]
-  float *kt, *vt;  // transposed: [width][keys], rows Padded(keys) apart
+  float *kt, *vt;  // transposed: [width][keys]
   float *q, *dy;   // [AttentionSizes::rows]
   float *p, *pr, *dp;
   float* out;      // [kRows]

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/rounding/rounding_stats.h"
+
 namespace ada::backend::cpu {
 namespace {
 
@@ -44,6 +46,8 @@ int DenominatorOf(const UpdateRule& rule) {
   }
 }
 
+TensorSpan SpanOf(const float* values) { return {const_cast<float*>(values), Storage::kF32}; }
+
 }  // namespace
 
 StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
@@ -67,7 +71,7 @@ StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
     } else if (kept_[i].is_scaled()) {
       kept_[i] = {};  // too small: fp32
     }
-    grids_[i] = GridOf(kept_[i].is_scaled() ? kFp32 : kept_[i].format);
+    grids_[i] = GridOf(FormatOf(i));
     plain_ = plain_ && grids_[i].exact && !coders_[i];
   }
   denominator_ = DenominatorOf(rule);
@@ -103,10 +107,8 @@ float StoredParameter::NewMaster(float base, float step, std::int64_t i, const U
   return keep(base + step);
 }
 
-void StoredParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, std::uint64_t draw,
-                           ParameterCounts* counts) const {
-  UpdateRounding how;
-  how.seed = seed, how.draw = draw;
+void StoredParameter::KeepMasters(const ComputedStretch& computed, const UpdateRounding& how,
+                                  ParameterCounts* counts) const {
   float* value = slot_.value.f32() + computed.first;
   float* rest = slot_.rest ? slot_.rest.f32() + computed.first : nullptr;
   for (std::int64_t i = 0; i < computed.n; ++i) {
@@ -122,19 +124,35 @@ void StoredParameter::Keep(const ComputedStretch& computed, std::uint64_t seed, 
                             rest_moved);
     if (!masters_.exact) counts->of[1].AddStored(masters_, base + step, value[i]);
   }
+}
+
+void StoredParameter::Keep(const Kernels& kernels, const ComputedStretch& computed,
+                           std::uint64_t seed, std::uint64_t draw, ParameterCounts* counts) const {
+  UpdateRounding how;
+  how.seed = seed, how.draw = draw;
+  if (counts == nullptr && rule_.compensation == Compensation::kNone && !rule_.masters.stochastic) {
+    const TensorSpan terms[] = {SpanOf(computed.base), SpanOf(computed.step)};
+    kernels.sum(terms, nullptr, 2, SpanOf(slot_.value.f32() + computed.first), computed.n,
+                RoundOnly(rule_.masters.format));
+  } else {
+    KeepMasters(computed, how, counts);
+  }
   for (std::size_t i = 0; i < kMostStates; ++i)
-    if (computed.states[i] != nullptr) KeepState(i, computed, how, counts);
+    if (computed.states[i] != nullptr) KeepState(kernels, i, computed, how, counts);
   if (counts != nullptr && denominator_ >= 0) CountPairs(computed, counts);
 }
 
-void StoredParameter::KeepState(std::size_t state, const ComputedStretch& computed,
-                                const UpdateRounding& how, ParameterCounts* counts) const {
+void StoredParameter::KeepState(const Kernels& kernels, std::size_t state,
+                                const ComputedStretch& computed, const UpdateRounding& how,
+                                ParameterCounts* counts) const {
   const StateStorage& kept = kept_[state];
   const NumberGrid& grid = grids_[state];
   const int part = static_cast<int>(state) + 1;
   const float* wide = computed.states[state];
   float* to = states_[state] + computed.first;
-  if (!coders_[state]) {
+  if (!coders_[state] && !kept.stochastic) {
+    kernels.round(wide, 1, SpanOf(to), computed.n, RoundOnly(FormatOf(state)));
+  } else if (!coders_[state]) {
     for (std::int64_t i = 0; i < computed.n; ++i)
       to[i] = RoundToStorage(grid, kept.stochastic, how, slot_.stream, part, computed.first + i,
                              wide[i]);

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/cpu/ops/matrix_updates.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/stored_update.h"
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/update_args.h"
 #include "backend/update_rounding.h"
 
@@ -237,7 +239,8 @@ class CpuUpdate final : public UpdateOp {
             return memory.data() + (2 + static_cast<std::int64_t>(i)) * length;
           },
           [&](const ComputedStretch& computed) {
-            kept.Keep(computed, step.seed, static_cast<std::uint64_t>(step.count), counts);
+            kept.Keep(context_.kernels, computed, step.seed, static_cast<std::uint64_t>(step.count),
+                      counts);
           });
     }
   }
@@ -254,7 +257,8 @@ class CpuUpdate final : public UpdateOp {
       const float* from = kept.states()[i];
       if (from == nullptr) continue;
       args.states[i] = state_at(i);
-      std::copy(from + s.first, from + s.first + s.n, args.states[i]);
+      if (args.states[i] != from + s.first)
+        std::copy(from + s.first, from + s.first + s.n, args.states[i]);
       computed.states[i] = args.states[i];
     }
     Run(scalars, s, args);
@@ -266,25 +270,29 @@ class CpuUpdate final : public UpdateOp {
                 std::size_t first, std::size_t end) {
     const StoredParameter& kept = ruled_[slot].kept;
     const auto n = static_cast<std::size_t>(slots_[slot].value.shape.numel());
-    if (whole_.size() < (3 + kMostStates) * n) whole_.resize((3 + kMostStates) * n);
-    float *base = whole_.data(), *change = base + n, *master = change + n;
-    const auto state_at = [&](std::size_t i) { return master + (1 + i) * n; };
-    const auto count = static_cast<std::int64_t>(end - first);
+    if (whole_.size() < (2 + kMostStates) * n) whole_.resize((2 + kMostStates) * n);
+    float *base = whole_.data(), *change = base + n;
+    // Where nothing is rounded or counted, states are replaced in place.
+    const bool plain = kept.plain() && !counted_;
+    const auto state_at = [&](std::size_t i) {
+      return plain && kept.states()[i] != nullptr ? kept.states()[i] : change + (1 + i) * n;
+    };
     ComputedStretch all;
     UpdateRule rule = *ruled_[slot].rule;
     rule.weight_decay *= slots_[slot].decay;
-    const MatrixUpdate update{&rule, &slots_[slot], StepOf(slot, step), kept.arithmetic(), master,
-                              base,  change,        state_at(0)};
+    MatrixUpdate update{&rule, &slots_[slot], StepOf(slot, step), kept.arithmetic(),
+                        base,  change,        state_at(0)};
     if (RuledSlot::IsMatrixRule(rule)) {
-      kept.Load(0, static_cast<std::int64_t>(n), master);
+      update.base = MastersOf(slot, base);
       if (rule.kind == UpdateRule::Kind::kAdafactor) {
         Adafactor(context_, update);
       } else {
+        if (!plain) CopySegments(kept.states()[0], first, end, update.state);
         Muon(context_, update, newton_schulz_, counted_ ? &of_newton_schulz_[slot] : nullptr);
-        all.states[0] = state_at(0);
+        all.states[0] = update.state;
       }
     } else {
-      context_.pool.For(count, [&](std::int64_t i, int) {
+      context_.pool.For(static_cast<std::int64_t>(end - first), [&](std::int64_t i, int) {
         const Segment& s = segments_[first + static_cast<std::size_t>(i)];
         Compute(
             scalars, s, base + s.first, change + s.first,
@@ -292,20 +300,58 @@ class CpuUpdate final : public UpdateOp {
       });
       for (std::size_t i = 0; i < kMostStates; ++i)
         if (kept.states()[i] != nullptr) all.states[i] = state_at(i);
-      if (RuledSlot::HasLength(rule)) ScaleDirection(context_, update, state_at(1));
+      if (RuledSlot::HasLength(rule)) ScaleDirection(context_, state_at(1), update);
     }
+    if (plain) return AddInPlace(update, first, end);
     for (std::size_t i = 0; i < kMostStates; ++i)
       if (all.states[i] != nullptr && kept.needs_whole(i))
         all.largest[i] = LargestOf(all.states[i], first, end);
-    context_.pool.For(count, [&](std::int64_t i, int) {
+    KeepWhole(update, all, step, base, first, end);
+  }
+  // The masters with their low bits; `memory` is for those that are in two parts.
+  const float* MastersOf(std::size_t slot, float* memory) const {
+    if (ruled_[slot].rule->compensation != UpdateRule::Compensation::kRemainder)
+      return slots_[slot].value.f32();
+    ruled_[slot].kept.Load(0, slots_[slot].value.shape.numel(), memory);
+    return memory;
+  }
+  void CopySegments(const float* from, std::size_t first, std::size_t end, float* to) const {
+    context_.pool.For(static_cast<std::int64_t>(end - first), [&](std::int64_t i, int) {
+      const Segment& s = segments_[first + static_cast<std::size_t>(i)];
+      std::copy_n(from + s.first, s.n, to + s.first);
+    });
+  }
+  void AddInPlace(const MatrixUpdate& update, std::size_t first, std::size_t end) const {
+    context_.pool.For(static_cast<std::int64_t>(end - first), [&](std::int64_t i, int) {
+      const Segment& s = segments_[first + static_cast<std::size_t>(i)];
+      const TensorSpan terms[] = {{const_cast<float*>(update.base) + s.first, Storage::kF32},
+                                  {update.change + s.first, Storage::kF32}};
+      const float factors[] = {update.keep, update.factor};
+      context_.kernels.sum(terms, factors, 2, {slots_[s.slot].value.f32() + s.first, Storage::kF32},
+                           s.n, RoundOnly(kFp32));
+    });
+  }
+  // base: memory for the decayed masters.
+  void KeepWhole(const MatrixUpdate& update, const ComputedStretch& all, const UpdateStep& step,
+                 float* base, std::size_t first, std::size_t end) {
+    const auto multiply = [&](const float* from, float factor, float* to, std::int64_t n,
+                              bool rounds) {
+      context_.kernels.round(from, factor, {to, Storage::kF32}, n,
+                             RoundOnly(rounds ? update.rule->masters.format : kFp32));
+    };
+    context_.pool.For(static_cast<std::int64_t>(end - first), [&](std::int64_t i, int) {
       const Segment& s = segments_[first + static_cast<std::size_t>(i)];
       ComputedStretch computed = all;
       computed.first = s.first, computed.n = s.n;
-      computed.base = base + s.first, computed.step = change + s.first;
+      computed.base = base + s.first, computed.step = update.change + s.first;
+      multiply(update.base + s.first, update.keep, base + s.first, s.n, update.rounds_base);
+      multiply(update.change + s.first, update.factor, update.change + s.first, s.n,
+               update.rounds_change);
       for (const float*& state : computed.states)
         if (state != nullptr) state += s.first;
-      kept.Keep(computed, step.seed, static_cast<std::uint64_t>(step.count),
-                CountsOf(static_cast<std::int64_t>(first) + i));
+      ruled_[s.slot].kept.Keep(context_.kernels, computed, step.seed,
+                               static_cast<std::uint64_t>(step.count),
+                               CountsOf(static_cast<std::int64_t>(first) + i));
     });
   }
   float LargestOf(const float* values, std::size_t first, std::size_t end) const {

@@ -395,14 +395,14 @@ class OnednnBf16 final : public Bf16Matmul {
 
 }  // namespace
 
-std::unique_ptr<Bf16Matmul> Bf16Matmul::Make(std::int64_t rows, std::int64_t columns,
-                                             std::int64_t terms, std::int64_t a_row) {
+std::unique_ptr<Bf16Matmul> Bf16Matmul::Make(const Shape& s) {
   constexpr auto kBf16Type = memory::data_type::bf16;
+  const memory::dims b = s.transposed ? memory::dims{1, s.b_row} : memory::dims{s.b_row, 1};
   return Guard("prepare a product", [&] {
     return std::make_unique<OnednnBf16>(
-        memory::desc({rows, terms}, kBf16Type, memory::dims{a_row, 1}),
-        memory::desc({terms, columns}, kBf16Type, memory::format_tag::ab),
-        memory::desc({rows, columns}, kF32, memory::format_tag::ab));
+        memory::desc({s.rows, s.terms}, kBf16Type, memory::dims{s.a_row, 1}),
+        memory::desc({s.terms, s.columns}, kBf16Type, b),
+        memory::desc({s.rows, s.columns}, kF32, memory::dims{s.c_row, 1}));
   });
 }
 
