@@ -15,28 +15,33 @@ namespace {
 using scaling::AccumulatorCounts;
 using scaling::LayerMatmul;
 
-// Values in fp32 whose format needs less may carry a per-tensor scale that is no power of two.
-NumberFormat CodesFormat(const Tensor& tensor) {
-  return tensor.storage == Storage::kF32 ? kFp32 : tensor.format;
-}
-NumberFormat CodesFormat(bool rounds, const NumberFormat& format, const RoundingStyle& style) {
-  return rounds && style.per_tensor_scale == nullptr ? format : kFp32;
-}
+// How a tensor is stored: its codes are values times its per-tensor scale, where it has one.
+struct StoredCodes {
+  NumberFormat format;
+  const scaling::TensorScaler* scale;
+};
 
-NumberFormat StoredFormat(const AttentionSpec& spec, AttentionTensor tensor) {
+StoredCodes StoredOf(const AttentionSpec& spec, AttentionTensor tensor) {
+  const auto input = [&](std::size_t of_three) {
+    const std::size_t i = spec.fused() ? 0 : of_three;
+    return StoredCodes{spec.x[i].format, spec.x_per_tensor_scales[i]};
+  };
+  const auto within = [](bool rounds, const NumberFormat& format, const RoundingStyle& style) {
+    return rounds ? StoredCodes{format, style.per_tensor_scale} : StoredCodes{kFp32, nullptr};
+  };
   switch (tensor) {
     case AttentionTensor::kQ:
-      return CodesFormat(spec.x[0]);
+      return input(0);
     case AttentionTensor::kK:
-      return CodesFormat(spec.x[spec.fused() ? 0 : 1]);
+      return input(1);
     case AttentionTensor::kV:
-      return CodesFormat(spec.x[spec.fused() ? 0 : 2]);
+      return input(2);
     case AttentionTensor::kP:
-      return CodesFormat(spec.rounds_p, spec.p_format, spec.p_style);
+      return within(spec.rounds_p, spec.p_format, spec.p_style);
     case AttentionTensor::kDy:
-      return CodesFormat(spec.dy.tensor);
+      return {spec.dy.tensor.format, spec.dy.style.per_tensor_scale};
     case AttentionTensor::kDs:
-      return CodesFormat(spec.rounds_ds, spec.ds_format, spec.ds_style);
+      return within(spec.rounds_ds, spec.ds_format, spec.ds_style);
   }
   throw InternalError("a tensor that is none of attention's");
 }
@@ -76,7 +81,9 @@ HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand op
                                   bool judges) {
   const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
   Codes codes;
-  codes.format = StoredFormat(spec, TensorOf(operand));
+  const StoredCodes stored = StoredOf(spec, TensorOf(operand));
+  codes.format = stored.format;
+  if (!rounding.rounds) codes.scale = stored.scale;
   if (rounding.rounds && rounding.block) {
     const BlockFormat& block = *rounding.block;
     codes.block = BlockOfLines(spec, operand);
@@ -92,7 +99,8 @@ HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand op
   }
   codes.least = std::max(LowestExponentOf(codes.format), -126);
   codes.digits = codes.format.mantissa_bits + 1;
-  codes.given = AddsCodes(spec, operand) || (codes.scale == nullptr && !KeepsLines(spec, operand));
+  codes.given = (rounding.rounds && AddsCodes(spec, operand)) ||
+                (codes.scale == nullptr && !KeepsLines(spec, operand));
   return codes;
 }
 
