@@ -164,7 +164,7 @@ class StepLog : public step::AttemptLog {
   std::vector<std::string> LoadScenarios(const std::map<std::string, scaling::StateMap>& states);
 
  private:
-  EventTensor Named(const step::NotFiniteTensor& first) const;
+  EventTensor Named(const step::StepResult& result) const;
   void WriteScales(const step::StepResult& result);
   void WriteTensors(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts,
