@@ -99,6 +99,7 @@ HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand op
   }
   codes.least = std::max(LowestExponentOf(codes.format), -126);
   codes.digits = codes.format.mantissa_bits + 1;
+  codes.lines = codes.block != 0 || (rounding.rounds && !rounding.block && rounding.row_scaled);
   codes.given = (rounding.rounds && AddsCodes(spec, operand)) ||
                 (codes.scale == nullptr && !KeepsLines(spec, operand));
   return codes;
@@ -305,12 +306,13 @@ void HeadSums::AddPanel(AttentionOperand a, AttentionOperand b, const Accumulate
   }
 }
 
-// Calls take(row, column, sum) for the columns that are not padding, and counts them.
+// Adds the sums to c, for the columns that are not padding, and counts them: before the scales of
+// tensors, which differ between the products that are counted together.
 void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumulator& rule,
                    std::int64_t first_row, std::int64_t panel, std::int64_t rows,
                    std::int64_t columns, const RunningSums& running, std::int64_t at,
                    AccumulatorCounts* counts, const SumMemory& m, const MatrixArgs& args) const {
-  const bool in_blocks = BlockOf(a, b) != 0;
+  const bool in_blocks = BlockOf(a, b) != 0, by_lines = Of(a).lines || Of(b).lines;
   const Factor factor = FactorOf(a, b, first_row, 0, m);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t lane = 0; lane < kPanel; ++lane) {
@@ -321,16 +323,18 @@ void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumu
         continue;
       }
       const float by = in_blocks ? 1 : factor.At(row, column);
-      const float sum = by * (in_blocks          ? running.main[i]
-                              : rule.promote > 0 ? running.main[i] + running.part[i]
-                                                 : running.part[i]);
+      const float of_codes = in_blocks          ? running.main[i]
+                             : rule.promote > 0 ? running.main[i] + running.part[i]
+                                                : running.part[i];
+      const float sum = by * of_codes;
       c = args.add ? c + sum : sum;
       if (counts == nullptr) continue;
-      const auto wide = static_cast<double>(by);
+      const double wide = by_lines ? static_cast<double>(by) : 1;
       if (in_blocks)
         counts->Take(sum, running.exact_total[i], running.magnitude_total[i]);
       else
-        counts->Take(sum, running.exact[i] * wide, running.magnitudes[i] * std::abs(wide));
+        counts->Take(by_lines ? sum : of_codes, running.exact[i] * wide,
+                     running.magnitudes[i] * std::abs(wide));
     }
   }
 }
