@@ -254,7 +254,9 @@ void StepEvents::Overflow(const step::StepResult& r, const EventTensor& first) {
                               "; first: " + where + (cause.empty() ? "" : "; " + cause);
   const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
   Add(r, name, first, message);
-  repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));
+  // What carries no S says that of the step.
+  const double scale = CarriesS(first.tensor) ? first.carried : r.scale;
+  repeated_.Add(name, r.step, message + "; S = " + ShortestText(scale));
 }
 
 void StepEvents::Branch(const step::StepResult& r, const graph::ScalePoint& point) {

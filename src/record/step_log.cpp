@@ -78,8 +78,12 @@ EventTensor StepLog::Named(const step::StepResult& r) const {
   if (cause == Cause::kNone && CarriesS(first.tensor) && first.carried != r.scale)
     cause = judge::TotalScaleEntry(config_, first.layer, first.tensor) < 0 ? Cause::kLayerScale
                                                                            : Cause::kTotalScale;
-  return {first.layer, first.tensor, NineDigits(static_cast<double>(first.largest)),
-          first.rank < 0 ? "" : team_.NameOf(first.rank), cause};
+  return {first.layer,
+          first.tensor,
+          NineDigits(static_cast<double>(first.largest)),
+          first.rank < 0 ? "" : team_.NameOf(first.rank),
+          cause,
+          first.carried};
 }
 
 // step_log.h promises the order: events that compare with earlier steps come before the rows of

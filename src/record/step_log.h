@@ -58,6 +58,7 @@ struct EventTensor {
   std::string layer, tensor, value;
   std::string process = {};
   telemetry::NotFiniteCause cause = telemetry::NotFiniteCause::kNone;
+  double carried = 1;  // S
 };
 
 // What a row of underflow.csv is about.

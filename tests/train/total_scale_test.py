@@ -112,6 +112,7 @@ class TotalScale(unittest.TestCase):
                 self.assertIn(f"first tensor {match}.dx", said)
                 self.assertIn("its S, a total_scale of scaling.layers, is too large", said)
                 self.assertNotIn("S = 1 is too large", said)
+                self.assertRegex(said, r"; S = 1\.0000000\d*e\+30\n")
                 skip = next(r for r in self.rows(match, "events.csv") if r["event"] == "skip")
                 self.assertIn("a total_scale of scaling.layers", skip["message"])
                 asked = subprocess.run([BINARY, "advise", match], cwd=self.folder, capture_output=True,
