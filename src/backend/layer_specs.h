@@ -173,11 +173,21 @@ struct RopeSpec : RoundedLayerSpec {
 // Inputs of the rules: for av (dy, p_r); for as (dy, a factor with mean square ms(p_r) ms(v) and
 // extremes those of p_r times those of v); for aq (stored ds, c k); for ak (stored ds, c q). All
 // means are over whole tensors, including masked values.
+// A block-scaled format whose effect on the operands is counted, in passes with Pass::bins, as if
+// the products took them in it, rounded to nearest, from what is stored. `counts`: of each
+// AttentionOperand. Backends that do not count leave them as they are.
+struct JudgedOperands {
+  BlockFormat format;
+  BlockCounts* counts = nullptr;
+  void Visit(auto&& visit) { visit(counts); }
+};
 struct AttentionSpec {
   static constexpr char kKind[] = "attention";
   enum Decision : std::uint8_t { kDv, kDs, kDq, kDk };
   std::string layer;
   std::vector<Tensor> x;  // one or three
+  // The per-tensor scales that these carry, and dy in its style; null: none.
+  std::array<const scaling::TensorScaler*, 3> x_per_tensor_scales{};
   Tensor y;
   TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
@@ -195,13 +205,14 @@ struct AttentionSpec {
   std::vector<Gradient> dx;  // of queries, keys, values; empty ones: not computed
   std::array<scaling::LayerScaler*, 4> scalers{};  // by Decision; null where nothing is computed
   AttentionRoundings attention_operands;
+  std::vector<JudgedOperands> judged_operands;
   // kForward: of s and y, whose sums run over the values of a head and over keys; kDx: of dp, dq,
   // dk and dv, the last two of which run over the queries of one query head.
   SumsOfMatmuls sums;
   bool fused() const { return x.size() == 1; }
   void Visit(auto&& visit) {
-    visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers,
-          attention_operands, sums);
+    visit(x, x_per_tensor_scales, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats,
+          ds_scale, dy, dx, scalers, attention_operands, judged_operands, sums);
   }
 };
 // Takes one position of each image; dx is 0 elsewhere.

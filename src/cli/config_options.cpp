@@ -132,20 +132,25 @@ config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   return loaded;
 }
 
-config::Config ConfigOf(ConfigArguments& a) { return PrintNotes(LoadConfig(a)); }
+config::Config ConfigOf(ConfigArguments& a, config::Overrides before) {
+  return PrintNotes(LoadConfig(a, std::move(before)));
+}
 
-config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint) {
+config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint,
+                              const config::Overrides& before) {
   const auto of_checkpoint = [&] {
-    const config::Overrides overrides = OverridesOf(a.set);
+    config::Overrides overrides = before;
+    for (config::Override& item : OverridesOf(a.set)) overrides.push_back(std::move(item));
     return config::LoadText(run::CheckpointConfig(checkpoint), checkpoint + " (config)", overrides);
   };
-  config::Config config = a.config.empty() ? PrintNotes(of_checkpoint()) : ConfigOf(a);
+  config::Config config = a.config.empty() ? PrintNotes(of_checkpoint()) : ConfigOf(a, before);
   config::FillDefaults(config);
   return config;
 }
 
-config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights) {
-  config::Config config = FilledConfigOf(a, weights);
+config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights,
+                                 const config::Overrides& before) {
+  config::Config config = FilledConfigOf(a, weights, before);
   // Weights of a step are evaluated in the formats of that step.
   if (!config.precision.schedule.empty())
     config.precision = config::PrecisionAt(config.precision, run::StepOfWeights(weights));
@@ -155,6 +160,10 @@ config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights)
 std::string WeightsAt(const std::string& path, bool best) {
   if (IsFolder(path)) return run::CheckpointOfRun(path, best);
   if (best) throw ConfigError("--best: " + path + " is no folder; expected that of a run");
+  if (path.ends_with(".yaml") || path.ends_with(".yml"))
+    throw ConfigError(path +
+                      ": is a configuration; expected the folder of a run, a checkpoint, or with "
+                      "--config a file of weights");
   return path;
 }
 

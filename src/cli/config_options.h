@@ -55,17 +55,20 @@ void TakeFile(ConfigArguments& a, const std::string& file);
 // where neither is there, and as config::Load does.
 config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
 // The same, of commands whose output goes to stdout: the notes go to stderr.
-config::Config ConfigOf(ConfigArguments& a);
+config::Config ConfigOf(ConfigArguments& a, config::Overrides before = {});
 // The same, of commands that need every key; of `checkpoint` (the path of one) its own
 // configuration, where `a` names none.
-config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint = "");
+config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint = "",
+                              const config::Overrides& before = {});
 
 // The same of weights that are evaluated (empty: the network as it starts), with the precision that
 // precision.schedule gives the step of their checkpoint.
-config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights);
+config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights,
+                                 const config::Overrides& before = {});
 
 // The file of weights that `path` means: itself, or in a run's folder the newest checkpoint, or the
-// best. Throws ConfigError where the best is asked for of what is no folder.
+// best. Throws ConfigError where the best is asked for of what is no folder, and for a
+// configuration.
 std::string WeightsAt(const std::string& path, bool best);
 
 }  // namespace ada::cli

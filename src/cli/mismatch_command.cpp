@@ -1,4 +1,5 @@
 // mismatch: the predictions of the same weights under two precisions, or those in two files.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -20,15 +21,31 @@ struct MismatchArguments : ConfigArguments {
   study::MismatchOptions options;
 };
 
+// The keys of a side: of a file those of precision alone, since both sides have one network and see
+// the same data.
+config::Overrides KeysOfSide(const std::string& word) {
+  config::Overrides keys = study::KeysOfArm("--precision", word);
+  const auto is_other = [](const config::Override& key) {
+    return key.first != "precision" && !key.first.starts_with("precision.");
+  };
+  const auto other = std::find_if(keys.begin(), keys.end(), is_other);
+  if (other == keys.end() || other->where.line == 0) return keys;  // a word has scaling beside it
+  const std::string first = other->first.substr(0, other->first.find('.'));
+  std::erase_if(keys, is_other);
+  if (keys.empty())
+    throw ConfigError(
+        "--precision " + word +
+        ": has no key of precision; expected some, such as precision: {format: bf16}");
+  std::cerr << word << ": " << first
+            << " and what else is beside precision counts for nothing here\n";
+  return keys;
+}
+
 // The configuration with the keys of an arm before those of --set.
 config::Config SideOf(const MismatchArguments& a, const std::string& word,
                       const std::string& weights) {
   ConfigArguments side = a;
-  side.set.clear();
-  for (const config::Override& key : study::KeysOfArm("--precision", word))
-    side.set.push_back(key.first + "=" + key.second);
-  side.set.insert(side.set.end(), a.set.begin(), a.set.end());
-  return EvaluatedConfigOf(side, weights);
+  return EvaluatedConfigOf(side, weights, KeysOfSide(word));
 }
 
 void TakeNetwork(MismatchArguments& a) {

@@ -166,8 +166,9 @@ enum class DumpOn { kNever, kSkip, kAlert };
 // The section `log`: which files a run writes about itself and how often. None of it changes
 // weights, so a resumed run may have other values.
 struct LogConfig {
-  // The accumulators of what_if, in its order.
+  // The accumulators of what_if, and its block-scaled formats, in its order.
   std::vector<scaling::Accumulator> judged_sums() const;
+  std::vector<BlockFormat> judged_formats() const;
   // Steps between logged rows, of which the first step has one; 0: no rows.
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words

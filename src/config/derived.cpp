@@ -109,6 +109,14 @@ std::vector<std::string> UncountedStatistics(const Config& config) {
   return words;
 }
 
+std::vector<std::string> KeptInTheMean(const PrecisionConfig& precision) {
+  std::vector<std::string> tensors;
+  if (IsStochastic(precision.masters.rounding)) tensors.insert(tensors.end(), {"update", "master"});
+  if (IsStochastic(precision.accumulated_gradients.rounding)) tensors.emplace_back("accumulated");
+  if (IsStochastic(precision.optimizer_state.rounding)) tensors.emplace_back("state");
+  return tensors;
+}
+
 // --- Schedules of precision ---
 
 namespace {

@@ -21,6 +21,10 @@ std::vector<std::string> AddedStatistics(const PrecisionConfig& precision);
 // Those that are rounded and that log.statistics leaves out: nothing is known of what they lose.
 std::vector<std::string> UncountedStatistics(const Config& config);
 
+// Tensors of the update whose rows count what a single step loses and the mean of many keeps, as
+// they are rounded stochastically: update and master, accumulated, state.
+std::vector<std::string> KeptInTheMean(const PrecisionConfig& precision);
+
 // What holds in a step, from 1: precision.schedule applied, and then empty.
 PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step);
 // The last step in which the same holds as in `step`, as precision.schedule says.

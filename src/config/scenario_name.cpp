@@ -44,6 +44,13 @@ std::vector<scaling::Accumulator> LogConfig::judged_sums() const {
   return rules;
 }
 
+std::vector<BlockFormat> LogConfig::judged_formats() const {
+  std::vector<BlockFormat> formats;
+  for (const WhatIfConfig& entry : what_if)
+    if (const BlockFormat* format = entry.block_format()) formats.push_back(*format);
+  return formats;
+}
+
 std::string NameOf(const WhatIfConfig& what_if) {
   std::string name;
   if (what_if.format) {

@@ -87,6 +87,12 @@ void Builder::Bind() {
     if (storage_.operands[static_cast<std::size_t>(node)].any())
       bindings_.attention_operands[node] =
           graph_->results_.Add<AttentionOperandStats>(kAttentionOperands);
+  if (spec_.training && !spec_.judged_formats.empty()) {
+    bindings_.judged_formats = spec_.judged_formats;
+    for (const auto& [node, within] : storage_.attention)
+      bindings_.judged_operands[node] =
+          graph_->results_.Add<BlockCounts>(spec_.judged_formats.size() * kAttentionOperands);
+  }
   if (spec_.training && !spec_.judged_sums.empty()) {
     bindings_.judged_rules = spec_.judged_sums;
     bindings_.judged = graph_->results_.Add<scaling::AccumulatorCounts>(
@@ -334,6 +340,7 @@ void Builder::FillLists() {
   graph_->roundings_ = std::move(roundings);
   if (spec_.training)
     graph_->sums_ = ListSums(bindings_), graph_->judged_sums_ = ListJudgedSums(bindings_);
+  graph_->judged_operands_ = ListJudgedOperands(bindings_);
   graph_->scales_ = ListScales(bindings_);
 }
 

@@ -37,6 +37,9 @@ struct Bindings {
   SharedArray<LayerStats> stats;          // 0: input and loss, i + 1: node i
   // By node of attention whose operands are rounded once more: by AttentionOperand.
   std::map<int, SharedArray<AttentionOperandStats>> attention_operands;
+  // By node of attention: of each format that is judged, the counts by AttentionOperand.
+  std::vector<BlockFormat> judged_formats;
+  std::map<int, SharedArray<BlockCounts>> judged_operands;
   // Counts of rules that are judged lie by rule, node and product.
   std::vector<scaling::Accumulator> judged_rules;
   SharedArray<scaling::AccumulatorCounts> judged;
@@ -83,6 +86,7 @@ struct Bindings {
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
 std::vector<SumPoint> ListSums(const Bindings& bindings);
 std::vector<SumPoint> ListJudgedSums(const Bindings& bindings);
+std::vector<JudgedOperandPoint> ListJudgedOperands(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
 // Those of `roundings` that have a per-tensor scale, in the same order.
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
@@ -114,6 +118,8 @@ class OpMaker {
   // Collects the parts; the functions Add... fill in those that only some kinds have.
   layers::OpArguments PartsOf(const OpPlan& op) const;
   void AddWeight(const OpPlan& op, layers::OpArguments& parts) const;
+  // The scales that inputs and dy were rounded with.
+  void AddCarriedScales(const OpPlan& op, layers::OpArguments& parts) const;
   void AddSums(const OpPlan& op, layers::OpArguments& parts) const;
   void AddChain(const OpPlan& op, layers::OpArguments& parts) const;
   // Has no data where the op recomputes this input (OpPlan::recomputed).

@@ -148,6 +148,15 @@ struct SumPoint {
   std::size_t judged = 0;  // of a rule that is judged: its index
 };
 
+// What a block-scaled format would do to an operand of attention: a row of what_if_blocks.csv.
+struct JudgedOperandPoint {
+  std::string layer;
+  AttentionOperand operand;
+  std::size_t format;         // of GraphSpec::judged_formats
+  const BlockCounts* counts;  // of the last pass with bins; none where the backend counts none
+  const float* scale;         // S that it carries; null: none
+};
+
 // A tensor of one layer in memory, when it has been written.
 struct ObservedTensor {
   std::string layer;
@@ -328,6 +337,8 @@ class Graph {
   const std::vector<SumPoint>& sums() const { return sums_; }
   // The same of GraphSpec::judged_sums, one rule after the other.
   const std::vector<SumPoint>& judged_sums() const { return judged_sums_; }
+  // By layer, operand and format.
+  const std::vector<JudgedOperandPoint>& judged_operands() const { return judged_operands_; }
   const std::vector<ScalePoint>& scales() const { return scales_; }
   // Tensors with a per-tensor scale (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
@@ -365,6 +376,7 @@ class Graph {
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
   std::vector<SumPoint> sums_, judged_sums_;
+  std::vector<JudgedOperandPoint> judged_operands_;
   std::vector<ScalePoint> scales_;
   Tensor images_, tokens_;  // the input is one of them
   std::vector<Tensor> outputs_;

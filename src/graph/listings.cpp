@@ -316,6 +316,27 @@ std::vector<SumPoint> ListJudgedSums(const Bindings& bindings) {
   return list;
 }
 
+// In the order of AttentionOperand, whose first four are those of the forward pass.
+std::vector<JudgedOperandPoint> ListJudgedOperands(const Bindings& bindings) {
+  std::vector<JudgedOperandPoint> list;
+  for (const OpPlan& op : bindings.plan->ops) {
+    const auto counts = bindings.judged_operands.find(op.node);
+    if (counts == bindings.judged_operands.end()) continue;
+    for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+      const auto operand = static_cast<AttentionOperand>(i);
+      if (!op.has_backward && i >= IndexOf(AttentionOperand::kDvP)) break;
+      const AttentionTensor tensor = TensorOf(operand);
+      const float* scale = tensor == AttentionTensor::kDy   ? bindings.ScaleOf(op.dy)
+                           : tensor == AttentionTensor::kDs ? bindings.scales.host + op.ds_scale
+                                                            : nullptr;
+      for (std::size_t format = 0; format < bindings.judged_formats.size(); ++format)
+        list.push_back({bindings.NameOf(op.node), operand, format,
+                        counts->second.host + format * kAttentionOperands + i, scale});
+    }
+  }
+  return list;
+}
+
 std::vector<ScalePoint> ListScales(const Bindings& bindings) {
   return PointLister(bindings).Scales();
 }

@@ -1,5 +1,7 @@
 // Collects the parts of an op from the bindings, of which the row of the layer's kind makes the
 // spec.
+#include <algorithm>
+
 #include "error.h"
 #include "graph/builder.h"
 
@@ -26,7 +28,11 @@ void OpMaker::AddAttention(const OpPlan& op, layers::OpArguments& parts) const {
   const AttentionStorage& within = b_.storage->attention.at(op.node);
   parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
   if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
+  AddCarriedScales(op, parts);
   AddSums(op, parts);
+  for (std::size_t i = 0; b_.training && i < b_.judged_formats.size(); ++i)
+    parts.judged_operands.push_back(
+        {b_.judged_formats[i], b_.judged_operands.at(op.node).backend + i * kAttentionOperands});
   for (std::size_t i = 0; i < kAttentionOperands; ++i) {
     backend::OperandRounding& operand = parts.attention_operands[i];
     operand = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<AttentionOperand>(i),
@@ -66,8 +72,7 @@ void OpMaker::AddWeight(const OpPlan& op, layers::OpArguments& parts) const {
   for (int i = op.node + 1; i < static_cast<int>(b_.network->nodes.size()); ++i)
     parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
   if (node(op).kind->reads_tokens) return;
-  parts.x_per_tensor_scale = b_.PerTensorScale(node(op).inputs[0]);
-  if (op.dy >= 0) parts.dy.style.per_tensor_scale = b_.GradientScale(op.dy);
+  AddCarriedScales(op, parts);
   for (std::size_t i = 0; i < kOperands; ++i) {
     parts.operands[i] = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<Operand>(i),
                                              b_.storage->operands[op.node]);
@@ -77,6 +82,13 @@ void OpMaker::AddWeight(const OpPlan& op, layers::OpArguments& parts) const {
   }
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
   AddSums(op, parts);
+}
+
+void OpMaker::AddCarriedScales(const OpPlan& op, layers::OpArguments& parts) const {
+  const std::vector<int>& inputs = node(op).inputs;
+  for (std::size_t i = 0; i < std::min(inputs.size(), parts.x_per_tensor_scales.size()); ++i)
+    parts.x_per_tensor_scales[i] = b_.PerTensorScale(inputs[i]);
+  if (op.dy >= 0) parts.dy.style.per_tensor_scale = b_.GradientScale(op.dy);
 }
 
 void OpMaker::AddSums(const OpPlan& op, layers::OpArguments& parts) const {

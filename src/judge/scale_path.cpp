@@ -9,6 +9,7 @@
 #include "error.h"
 #include "graph/network/zoo.h"
 #include "io/tensor_names.h"
+#include "io/text.h"
 #include "layers/layer_kind.h"
 
 namespace ada::judge {
@@ -115,6 +116,29 @@ std::string ScalePath::FormatOwner(const std::string& layer, const std::string& 
                                 : nodes_[i].inputs[0];
   while (value > 0 && !nodes_[value - 1].rounds_output) value = nodes_[value - 1].inputs[0];
   return value > 0 ? nodes_[value - 1].name : "";
+}
+
+// S of the walk is the number of the entry, from 1, or 0 where a rule of the layer decides.
+int TotalScaleEntry(const config::Config& config, const std::string& layer,
+                    const std::string& tensor) {
+  const scaling::Settings& scaling = config.scaling;
+  const auto entry_of = [&](const std::string& name) {
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < scaling.layers.size(); ++i)
+      if (scaling.layers[i].total_scale && GlobMatch(scaling.layers[i].match, name)) last = i + 1;
+    return static_cast<float>(last);
+  };
+  if (scaling.policy != "adaptive") return -1;
+  const ScalePath path(config.model, scaling.adaptive.batch_norm, scaling.adaptive.attention);
+  const ScalePath::Scales scales =
+      path.Walk(0, {[&](const std::string& decided, const std::string& of, float) {
+                      return entry_of(DecisionOf(decided, of));
+                    },
+                    [](const std::string&, const std::vector<float>& branches) {
+                      return *std::max_element(branches.begin(), branches.end());
+                    }});
+  const auto found = scales.find({layer, tensor});
+  return found == scales.end() ? -1 : static_cast<int>(found->second) - 1;
 }
 
 }  // namespace ada::judge

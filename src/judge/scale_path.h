@@ -67,4 +67,9 @@ class ScalePath {
   bool scales_attention_;
 };
 
+// The entry of scaling.layers whose total_scale a gradient carries: that of its layer, or of one
+// nearer to the loss, where those between hand S on; -1: none.
+int TotalScaleEntry(const config::Config& config, const std::string& layer,
+                    const std::string& tensor);
+
 }  // namespace ada::judge

@@ -39,17 +39,20 @@ struct OpArguments {
   scaling::LayerScaler* scaler =
       nullptr;  // null where dx is not computed, or no alpha is chosen for it
 
+  // The per-tensor scales that the inputs carry, of kinds whose matmuls may add codes.
+  std::array<const scaling::TensorScaler*, 3> x_per_tensor_scales{};
+
   // Parts of attention.
   RoundedTo p, ds;
   bool rounds_p = true, rounds_ds = true;
   backend::AttentionRoundings attention_operands;
+  std::vector<backend::JudgedOperands> judged_operands;
   float* ds_scale = nullptr;
   std::array<scaling::LayerScaler*, 4> scalers{};  // by AttentionSpec::Decision
 
   // Parts of kinds with a weight.
   bool adds_dw = false;  // another layer's op has already written dw of the same weight
   RoundedTo w, dw;
-  const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   backend::OperandRoundings operands;
   backend::SumsOfMatmuls sums;  // of attention too
   backend::ChannelMoments y_moments;

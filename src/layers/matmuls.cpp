@@ -129,7 +129,7 @@ Spec MatmulSpecOf(const OpArguments& op) {
   spec.dw_format = op.dw.format;
   spec.dw_style = op.dw.style;
   spec.dw_stats = op.dw.stats;
-  spec.x_per_tensor_scale = op.x_per_tensor_scale;
+  spec.x_per_tensor_scale = op.x_per_tensor_scales[0];
   spec.recomputed = op.recomputed;
   spec.adds_dw = op.adds_dw;
   spec.operands = op.operands;

@@ -156,10 +156,12 @@ backend::OpSpec AttentionSpecOf(const OpArguments& op) {
   spec.keeps_probabilities = op.keys.keep_probabilities;
   spec.rounds_p = op.rounds_p, spec.rounds_ds = op.rounds_ds;
   spec.attention_operands = op.attention_operands;
+  spec.judged_operands = op.judged_operands;
   spec.p_format = op.p.format, spec.p_style = op.p.style, spec.p_stats = op.p.stats;
   spec.ds_format = op.ds.format, spec.ds_style = op.ds.style, spec.ds_stats = op.ds.stats;
   spec.ds_scale = op.ds_scale;
   spec.scalers = op.scalers;
+  spec.x_per_tensor_scales = op.x_per_tensor_scales;
   return spec;
 }
 

@@ -35,6 +35,7 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
     const auto found = by_layer_.find(point.layer);
     if (point.tensor == "dx" && found != by_layer_.end()) matmuls_[found->second].has_dx = true;
   }
+  head_scales_.assign(graph.judged_operands().size(), 1);
 }
 
 bool OperandWhatIf::Due(std::int64_t step) const {
@@ -49,6 +50,7 @@ bool OperandWhatIf::Exists(const Matmul& matmul, Operand operand) const {
 // Weights are the same in every process: the first one counts them.
 void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   counts_.assign(asked_.size() * matmuls_.size() * kOperands, BlockCounts());
+  of_heads_.assign(head_scales_.size(), BlockCounts());
   if (!team_.writes()) return;
   const bool stochastic = config::IsStochastic(config_.precision.rounding);
   for (const auto& [name, matmul] : by_layer_) {
@@ -123,17 +125,45 @@ void OperandWhatIf::Rescale(std::size_t matmul, double scale) {
     }
 }
 
+void OperandWhatIf::RescaleHead(std::size_t point, double scale) {
+  const double factor = scale / std::exchange(head_scales_[point], scale);
+  if (factor != 1) of_heads_[point] = of_heads_[point].Rescaled(factor);
+}
+
+void OperandWhatIf::EndMicroBatch(const step::MicroBatch&) {
+  const auto& points = graph_.judged_operands();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    RescaleHead(i, points[i].scale != nullptr ? static_cast<double>(*points[i].scale) : 1);
+    of_heads_[i].Add(*points[i].counts);
+  }
+}
+
 // Collective: the counts become those of all processes, at the scales of the first.
 void OperandWhatIf::Join() {
   std::vector<double> scales;
   for (const Matmul& matmul : matmuls_) scales.push_back(matmul.scale);
   scales = parallel::GatherAll(team_.all(), scales);
   for (std::size_t p = 0; p < matmuls_.size(); ++p) Rescale(p, scales[p]);
-  const std::vector<BlockCounts> all = parallel::GatherAll(team_.all(), counts_);
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    counts_[i] = BlockCounts();
-    for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);
+  scales = parallel::GatherAll(team_.all(), head_scales_);
+  for (std::size_t i = 0; i < of_heads_.size(); ++i) RescaleHead(i, scales[i]);
+  for (std::vector<BlockCounts>* const of : {&counts_, &of_heads_}) {
+    const std::vector<BlockCounts> all = parallel::GatherAll(team_.all(), *of);
+    for (std::size_t i = 0; i < of->size(); ++i) {
+      (*of)[i] = BlockCounts();
+      for (std::size_t at = i; at < all.size(); at += of->size()) (*of)[i].Add(all[at]);
+    }
   }
+}
+
+telemetry::WhatIfBlockRow OperandWhatIf::RowOf(std::size_t asked, const std::string& layer,
+                                               const char* tensor, double scale,
+                                               const BlockCounts& counts) const {
+  telemetry::WhatIfBlockRow row;
+  row.Take(counts);
+  row.layer = layer, row.tensor = tensor;
+  row.scenario = asked_[asked].scenario, row.format = FormatName(asked_[asked].format);
+  row.scale = CarriesS(row.tensor) ? scale : 1;
+  return row;
 }
 
 // Rows are made in the order of entries, layers and operands.
@@ -145,13 +175,16 @@ void OperandWhatIf::End() {
       for (std::size_t o = 0; o < kOperands; ++o) {
         const auto operand = static_cast<Operand>(o);
         if (!Exists(matmuls_[p], operand)) continue;
-        telemetry::WhatIfBlockRow row;
-        row.Take(CountsOf(i, p, operand));
-        row.layer = matmuls_[p].layer, row.tensor = NameOf(operand);
-        row.scenario = asked_[i].scenario, row.format = FormatName(asked_[i].format);
-        row.scale = CarriesS(row.tensor) ? matmuls_[p].scale : 1;
-        rows_.push_back(std::move(row));
+        rows_.push_back(RowOf(i, matmuls_[p].layer, NameOf(operand), matmuls_[p].scale,
+                              CountsOf(i, p, operand)));
       }
+    }
+    // A backend that counts none leaves no values.
+    for (std::size_t p = 0; p < of_heads_.size(); ++p) {
+      const graph::JudgedOperandPoint& point = graph_.judged_operands()[p];
+      if (point.format == i && of_heads_[p].numel > 0)
+        rows_.push_back(
+            RowOf(i, point.layer, NameOf(point.operand), head_scales_[p], of_heads_[p]));
     }
   }
 }

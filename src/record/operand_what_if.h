@@ -19,9 +19,9 @@
 namespace ada::record {
 
 // In steps with histograms, counts every operand that convolutions and linear layers multiply, made
-// from the stored x, w and dy (those of a dump). Blocks are laid out as under precision.operands; a
-// per-tensor scale is that of one micro-batch. All operands are rounded to nearest; none gets a
-// Hadamard transform.
+// from the stored x, w and dy (those of a dump), and takes what attention counts of its own, which
+// exist only within it. Blocks are laid out as under precision.operands; a per-tensor scale is that
+// of one micro-batch. All operands are rounded to nearest; none gets a Hadamard transform.
 class OperandWhatIf : public step::StepObserver {
  public:
   // All must outlive it. Each process of the team counts its part of the batch, with a tensor scale
@@ -32,7 +32,7 @@ class OperandWhatIf : public step::StepObserver {
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;
   void Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
-  void EndMicroBatch(const step::MicroBatch&) override {}
+  void EndMicroBatch(const step::MicroBatch&) override;
   void End() override;
 
   // The rows of the last step that was due, by scenario, layer and operand. The caller fills in
@@ -61,7 +61,10 @@ class OperandWhatIf : public step::StepObserver {
   bool Exists(const Matmul& matmul, Operand operand) const;
   // Brings the counts of a layer's dy to another scale, which becomes that of the next ones.
   void Rescale(std::size_t matmul, double scale);
+  void RescaleHead(std::size_t point, double scale);
   void Join();
+  telemetry::WhatIfBlockRow RowOf(std::size_t asked, const std::string& layer, const char* tensor,
+                                  double scale, const BlockCounts& counts) const;
 
   const config::Config& config_;
   const graph::Graph& graph_;
@@ -71,6 +74,9 @@ class OperandWhatIf : public step::StepObserver {
   std::vector<Matmul> matmuls_;
   std::map<std::string, std::size_t> by_layer_;
   std::vector<BlockCounts> counts_;
+  // By point of graph_.judged_operands().
+  std::vector<BlockCounts> of_heads_;
+  std::vector<double> head_scales_;  // S that they carry
   std::vector<telemetry::WhatIfBlockRow> rows_;
 };
 

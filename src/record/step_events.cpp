@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "config/derived.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "record/step_log.h"
@@ -126,10 +127,12 @@ bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
   if (alert <= 0 || !(pct > alert)) return false;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
   if (before != nullptr && before->last_pct > alert) return false;
-  const std::string what =
-      WholeTensor(at.tensor) == "update" ? " % of its weights' changes vanish in "
-      : at.tensor == "accumulated"       ? " % of its gradients' parts vanish in sums in "
-                                         : " % of its non-zero values underflow in ";
+  const std::string whole(WholeTensor(at.tensor));
+  if (Contains(config::KeptInTheMean(config_.precision), whole)) return false;
+  const std::string what = whole == "update" ? " % of its weights' changes vanish in "
+                           : at.tensor == "accumulated"
+                               ? " % of its gradients' parts vanish in sums in "
+                               : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
                               at.format.text + " at scale " + ShortestText(at.scale()) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
@@ -251,7 +254,9 @@ void StepEvents::Overflow(const step::StepResult& r, const EventTensor& first) {
                               "; first: " + where + (cause.empty() ? "" : "; " + cause);
   const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
   Add(r, name, first, message);
-  repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));
+  // What carries no S says that of the step.
+  const double scale = CarriesS(first.tensor) ? first.carried : r.scale;
+  repeated_.Add(name, r.step, message + "; S = " + ShortestText(scale));
 }
 
 void StepEvents::Branch(const step::StepResult& r, const graph::ScalePoint& point) {

@@ -7,6 +7,7 @@
 
 #include "io/tensor_names.h"
 #include "io/text.h"
+#include "judge/scale_path.h"
 #include "number/stats.h"
 #include "step/specs.h"
 
@@ -67,11 +68,22 @@ StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const 
     if (entry.of_histograms()) scenarios_.emplace_back(entry, config.model);
 }
 
-// With several processes, the one whose part of the tensor holds its largest magnitude.
-EventTensor StepLog::Named(const step::NotFiniteTensor& first) const {
+// With several processes, the one whose part of the tensor holds its largest magnitude. A gradient
+// that no cause of its own explains may carry another S than the policy's.
+EventTensor StepLog::Named(const step::StepResult& r) const {
+  using Cause = telemetry::NotFiniteCause;
+  const step::NotFiniteTensor& first = r.not_finite;
   if (first.layer.empty()) return {};
-  return {first.layer, first.tensor, NineDigits(static_cast<double>(first.largest)),
-          first.rank < 0 ? "" : team_.NameOf(first.rank), first.cause};
+  Cause cause = first.cause;
+  if (cause == Cause::kNone && CarriesS(first.tensor) && first.carried != r.scale)
+    cause = judge::TotalScaleEntry(config_, first.layer, first.tensor) < 0 ? Cause::kLayerScale
+                                                                           : Cause::kTotalScale;
+  return {first.layer,
+          first.tensor,
+          NineDigits(static_cast<double>(first.largest)),
+          first.rank < 0 ? "" : team_.NameOf(first.rank),
+          cause,
+          first.carried};
 }
 
 // step_log.h promises the order: events that compare with earlier steps come before the rows of
@@ -80,7 +92,7 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
   const step::StepResult& r = attempt.result;
   news_ = {};
   if (!team_.writes()) return news_;
-  const EventTensor first = Named(r.not_finite);
+  const EventTensor first = Named(r);
   events_.Targets(r);
   events_.Loss(r, first);
   events_.LearningRate(r);

@@ -58,6 +58,7 @@ struct EventTensor {
   std::string layer, tensor, value;
   std::string process = {};
   telemetry::NotFiniteCause cause = telemetry::NotFiniteCause::kNone;
+  double carried = 1;  // S
 };
 
 // What a row of underflow.csv is about.
@@ -164,7 +165,7 @@ class StepLog : public step::AttemptLog {
   std::vector<std::string> LoadScenarios(const std::map<std::string, scaling::StateMap>& states);
 
  private:
-  EventTensor Named(const step::NotFiniteTensor& first) const;
+  EventTensor Named(const step::StepResult& result) const;
   void WriteScales(const step::StepResult& result);
   void WriteTensors(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts,

@@ -194,7 +194,9 @@ void Session::FailTraining(End end) {
       " (train.stop_after_skips: " + std::to_string(p_.config.train.stop_after_skips) +
       "), as events.csv tells; first: " + telemetry::NameText(first) + ": " +
       telemetry::AdviceText(first) +
-      (telemetry::IsOfScale(first) ? " (scaling.scale, scaling.init_scale)" : "") +
+      (telemetry::IsOfScale(first) && first.cause == telemetry::NotFiniteCause::kNone
+           ? " (scaling.scale, scaling.init_scale)"
+           : "") +
       "; what to change: ada-train advise " + ShellPath(run_.folder));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/derived.h"
 #include "config/load.h"
 #include "graph/network/precision.h"
 #include "io/text.h"
@@ -207,6 +208,7 @@ bool Session::Summarize(telemetry::RunStatus status) {
   f.bytes = TokensAreBytes(p_.config);
   f.log_every = p_.config.log.every;
   f.uncounted = config::UncountedStatistics(run_.config);
+  f.kept_in_the_mean = config::KeptInTheMean(run_.config.precision);
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
   if (distributed_.on_host() && training_seconds_ > 0)

@@ -82,6 +82,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   if (policy.CountsAboveEdge()) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.judged_sums = config.log.judged_sums();
+  spec.judged_formats = config.log.judged_formats();
   spec.reference = policy.FollowsReference();
   spec.scales_batch_norms = policy.ScalesBatchNorms();
   spec.scales_attention = policy.ScalesAttention();

@@ -182,9 +182,9 @@ void EachHistogramStep(const std::string& folder, const FormatHistory& formats,
 
 bool HasHistograms(const std::string& folder) {
   if (!HasFile(folder, telemetry::HistogramRow::kFile)) return false;
-  return telemetry::CsvReader(CsvPath(folder, telemetry::HistogramRow::kFile),
-                              telemetry::LastRow::kMayBeTorn)
-      .Next();
+  telemetry::CsvReader file(CsvPath(folder, telemetry::HistogramRow::kFile),
+                            telemetry::LastRow::kMayBeTorn);
+  return file.Next() && file.Integer(file.Column("step")) <= LastWholeStep(folder);
 }
 
 }  // namespace ada::study

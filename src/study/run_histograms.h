@@ -28,7 +28,7 @@ struct TensorHistogram {
 void ReadHistograms(const std::string& folder,
                     const std::function<void(const TensorHistogram&)>& use);
 
-// Whether the run has recorded any: its file may be a header alone.
+// Whether the run has recorded any of a whole step: its file may be a header alone.
 bool HasHistograms(const std::string& folder);
 
 // By layer and tensor.

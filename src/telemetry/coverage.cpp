@@ -17,12 +17,11 @@ std::string Enumerated(const std::vector<std::string>& words) {
   return text;
 }
 
-// Whether its rows count changes that have no effect, not values that become zero.
+}  // namespace
+
 bool IsOfChanges(std::string_view tensor) {
   return WholeTensor(tensor) == "update" || tensor == "accumulated";
 }
-
-}  // namespace
 
 std::string Coverage::Text() const {
   std::string text =

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "telemetry/totals.h"
@@ -25,6 +26,9 @@ Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
 // The tensor that lost most on the mean over the logged steps; null: none lost a value, or none was
 // counted. Changes of weights (update) are not asked: what they lose is not lost on the way.
 const TensorTotals* LostMost(const LayerTotals& layers);
+
+// Whether rows of the tensor count changes without effect, not values that become zero.
+bool IsOfChanges(std::string_view tensor);
 
 // "23.042 % on the mean, 31.300 % at most", of the logged steps.
 std::string LostShares(const TensorTotals& tensor);

@@ -14,7 +14,13 @@ namespace {
 // that starts at 2^16 and halves at each skipped step is 1 after 16 of them.
 constexpr std::int64_t kSearch = 20;
 
-constexpr NotFiniteCause kCauses[] = {NotFiniteCause::kOutgrown, NotFiniteCause::kBlocks};
+constexpr NotFiniteCause kCauses[] = {NotFiniteCause::kOutgrown, NotFiniteCause::kBlocks,
+                                      NotFiniteCause::kTotalScale, NotFiniteCause::kLayerScale};
+
+// Whether the cause is a scale beside the policy's S.
+bool IsOfLayerScale(NotFiniteCause cause) {
+  return cause == NotFiniteCause::kTotalScale || cause == NotFiniteCause::kLayerScale;
+}
 
 // The name without its magnitude.
 std::string TensorText(const FirstNotFinite& first) {
@@ -30,6 +36,8 @@ std::string PointText(const FirstNotFinite& first) {
   if (first.layer.empty()) return "a smaller optimizer.lr may help";
   if (first.cause == NotFiniteCause::kBlocks) return "its block-scaled format did it";
   if (!IsOfScale(first)) return "a loss scale does not help";
+  if (first.cause == NotFiniteCause::kTotalScale) return "a smaller total_scale helps";
+  if (first.cause == NotFiniteCause::kLayerScale) return "a smaller scale of its layer helps";
   return first.scale > 1 ? "a smaller loss scale helps" : "a wider format of gradients helps";
 }
 
@@ -45,6 +53,12 @@ std::string CauseText(NotFiniteCause cause) {
     case NotFiniteCause::kBlocks:
       return "its block-scaled format makes inf or NaN of blocks of finite values "
              "(precision.operands; broken_blocks in blocks.csv)";
+    case NotFiniteCause::kTotalScale:
+      return "its S, a total_scale of scaling.layers, is too large, or the gradient's format too "
+             "narrow";
+    case NotFiniteCause::kLayerScale:
+      return "the S that its layer chose (scales.csv) is too large, or the gradient's format too "
+             "narrow";
   }
   return "";
 }
@@ -67,7 +81,7 @@ std::string NameText(const FirstNotFinite& first) {
 
 bool IsOfScale(const FirstNotFinite& first) {
   return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty() &&
-         first.cause == NotFiniteCause::kNone;
+         (first.cause == NotFiniteCause::kNone || IsOfLayerScale(first.cause));
 }
 
 // Images that leave their format do so whatever gradients are, and a gradient that overflowed has

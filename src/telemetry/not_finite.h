@@ -18,6 +18,10 @@ enum class NotFiniteCause {
   kOutgrown,
   // The tensor's block-scaled format has no scale for a block of them.
   kBlocks,
+  // The gradient carries the total_scale of an entry of scaling.layers.
+  kTotalScale,
+  // The gradient carries another S than the policy's: that which its layer chose.
+  kLayerScale,
 };
 // Advice for such a cause, with which messages of events end; empty: none.
 std::string CauseText(NotFiniteCause cause);

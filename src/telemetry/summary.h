@@ -25,8 +25,9 @@ struct SummaryFacts {
   std::int64_t tokens = 0;     // of a sequence, which counts as an image: task language; else 0
   bool bytes = false;          // tokens are bytes
   std::int64_t log_every = 0;  // shown with the layers
-  std::vector<std::string> uncounted = {};  // as CoverageOf takes them
-  std::string processor;                    // CpuModel()
+  std::vector<std::string> uncounted = {};         // as CoverageOf takes them
+  std::vector<std::string> kept_in_the_mean = {};  // tensors of the update, config/derived.h
+  std::string processor;                           // CpuModel()
   int threads = 0;
   std::vector<std::pair<std::string, std::string>> versions;  // ada-train, compiler, oneDNN ...
 };

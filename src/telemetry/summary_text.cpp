@@ -120,15 +120,22 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
 // of their own.
 bool IsUpdate(const TensorTotals& tensor) { return IsOfUpdate(tensor.tensor); }
 
+// Whether its rounding is stochastic, so that the mean keeps what a step loses.
+bool IsKept(const TensorTotals& tensor, const std::vector<std::string>& kept) {
+  return Contains(kept, std::string(WholeTensor(tensor.tensor)));
+}
+
 // For each layer the tensor that loses most, worst layers first; layers without loss are left out.
-// updates: only changes of weights, otherwise all other tensors. Sorted by the mean over the logged
-// steps; at most kTopLayers.
-std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates) {
+// updates: only tensors of the update, otherwise all others; `kept` come last. Sorted by the mean
+// over the logged steps; at most kTopLayers.
+std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates,
+                                              const std::vector<std::string>& kept = {}) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors())
     if (tensor.lost_sum > 0 && IsUpdate(tensor) == updates) worst.push_back(&tensor);
-  std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
-    return a->lost_mean() > b->lost_mean();
+  std::stable_sort(worst.begin(), worst.end(), [&](const TensorTotals* a, const TensorTotals* b) {
+    const bool kept_a = IsKept(*a, kept), kept_b = IsKept(*b, kept);
+    return kept_a != kept_b ? kept_b : a->lost_mean() > b->lost_mean();
   });
   std::vector<const TensorTotals*> result;
   for (const TensorTotals* tensor : worst) {
@@ -270,11 +277,15 @@ std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool col
 
 // Weights and sums that do not change because each change is less than half their spacing, and
 // values that became zero where masters and the optimizer's state are stored.
-std::string StillWeights(const LayerTotals& layers, bool color) {
-  const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true);
+std::string StillWeights(const LayerTotals& layers, const std::vector<std::string>& kept,
+                         bool color) {
+  const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true, kept);
   if (worst.empty()) return "";
   const bool sums = std::any_of(worst.begin(), worst.end(), [](const TensorTotals* tensor) {
     return tensor->tensor == "accumulated";
+  });
+  const bool any_kept = std::any_of(worst.begin(), worst.end(), [&](const TensorTotals* tensor) {
+    return IsKept(*tensor, kept);
   });
   std::vector<Row> rows = {{{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"format"}}};
   for (const TensorTotals* tensor : worst)
@@ -282,23 +293,25 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
                     {tensor->tensor},
                     Lost(tensor->lost_mean()),
                     Lost(tensor->lost_max),
-                    {tensor->last_format}});
+                    {tensor->last_format + (IsKept(*tensor, kept) ? ", stochastic" : "")}});
   return Heading(
              "what updates lose most (update: changes that leave their weight where it was; "
              "master, state: values that become zero where they are kept" +
-             std::string(sums ? "; accumulated: parts that leave the sum where it was)" : ")")) +
+             std::string(sums ? "; accumulated: parts that leave the sum where it was" : "") +
+             (any_kept ? "; stochastic: kept in the mean)" : ")")) +
          Table(rows, color);
 }
 
 // Layers without any gradient come first: shares of lost values do not show them.
-std::string Layers(const LayerTotals& layers, const Coverage& coverage, bool color) {
+std::string Layers(const LayerTotals& layers, const Coverage& coverage,
+                   const std::vector<std::string>& kept, bool color) {
   if (layers.tensors().empty()) return "\n" + LostText(layers, coverage);
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
   std::string none;
   if (!dead.empty()) {
     none = "\n" + Colored(color, Color::kRed, Visible(NoGradientText(dead, dead.size())));
   }
-  return none + Losses(layers, coverage, color) + Sums(layers) + StillWeights(layers, color);
+  return none + Losses(layers, coverage, color) + Sums(layers) + StillWeights(layers, kept, color);
 }
 
 // Steps that trained nothing, and whether any later one could.
@@ -379,8 +392,8 @@ std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const L
                         bool color) {
   const Coverage coverage = CoverageOf(layers, run.steps(), facts.uncounted);
   return Fitted(FirstLine(facts, run, layers, color) + Results(facts, run, color) +
-                Layers(layers, coverage, color) + Skips(run, color) + Broken(run, color) +
-                Files(facts.folder));
+                Layers(layers, coverage, facts.kept_in_the_mean, color) + Skips(run, color) +
+                Broken(run, color) + Files(facts.folder));
 }
 
 }  // namespace ada::telemetry

@@ -459,6 +459,43 @@ class Advise(unittest.TestCase):
                 keep = lines[0].startswith("# keep what you have")
                 self.assertEqual("Recommended: keep what you have" in said, keep)
 
+    def test_recommend_decides_as_advise_does_where_there_are_no_histograms(self):
+        for sets, why in ((["log.histogram_every=0"], "the run has no histograms; a run with "
+                           "log.histogram_every"),
+                          (["log.histogram_every=5", "log.statistics=[y, w]"],
+                           "no histogram of a gradient; a run with dx and dy")):
+            for more in (["scaling={policy: fixed, scale: 1e30}"], ["precision.masters=bf16", "optimizer.lr=1e-4"],
+                         ["precision.format=bf16"], ["precision={format: fp16, gradients: fp8_e4m3}"]):
+                with self.subTest(sets=sets, more=more):
+                    self.train(*sets, *more)
+                    lines = self.advice()
+                    said = self.run_program("recommend", "r", "--yaml", "b.yaml").stdout
+                    self.assertEqual((self.folder / "a.yaml").read_bytes(),
+                                     (self.folder / "b.yaml").read_bytes())
+                    self.assertIn(why, " ".join(said.split()))
+                    keep = lines[0].startswith("# keep what you have")
+                    self.assertEqual("Recommended: keep what you have" in said, keep)
+                    found = json.loads(self.run_program("recommend", "r", "--json").stdout)
+                    self.assertEqual((found["keep"], found["one_scale"]), (keep, None))
+
+    def test_changes_that_are_rounded_stochastically_are_kept_in_the_mean(self):
+        """Most weights stay where they are in a step, and none is lost: as in fp32, fp32 is no advice."""
+        keys = "optimizer.lr=1e-4", "log.statistics=[dx, dy, dw, update]"
+        for masters, lost in (("bf16", True), ("{format: bf16, rounding: stochastic}", False),
+                              ("{format: bf16, compensation: kahan}", False)):
+            with self.subTest(masters=masters):
+                self.train(f"precision.masters={masters}", *keys)
+                shares = [float(row["underflow_pct_nonzero"] or 0) for row in self.rows("underflow.csv")
+                          if row["tensor"] == "update"]
+                self.assertEqual(max(shares) > 50, "kahan" not in masters)
+                self.assertEqual(any(line.startswith("precision: {masters") for line in self.advice()),
+                                 lost)
+                alerts = [row for row in self.rows("events.csv") if row["event"] == "underflow_alert"
+                          and row["tensor"].startswith("update")]
+                self.assertEqual(bool(alerts), lost)
+                said = (self.folder / "r/log.txt").read_text("utf-8")
+                self.assertEqual("stochastic: kept in the mean)" in " ".join(said.split()), "stochastic" in masters)
+
     def test_every_command_says_the_same_share_of_the_same_things(self):
         self.train("precision={format: bf16, recipe: te_nvfp4}", "log.histogram_every=5")
         rows, shares = self.rows("underflow.csv"), {}

@@ -220,6 +220,48 @@ class Mismatch(unittest.TestCase):
                                 "--no-layers")
             self.assertEqual(float(same["all", "", "kl_max"]["value"]), 0)
 
+    def test_files_of_keys(self):
+        """Sides in files are what the same words of `evaluate` are; of a file precision alone counts."""
+        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+        self.mismatch("r.yaml", command="train")
+        files = {"a": "precision: {format: fp16, operands: {x: fp8_e4m3}}",
+                 "b": "precision: {format: bf16, layers: [{match: fc1, activations: fp8_e4m3}]}",
+                 "whole": CONFIG.replace("{format: fp32}", "{format: fp16, operands: {x: fp8_e4m3}}")
+                          .replace("features: 16", "features: 99")}
+        for name, text in files.items():
+            (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        found = self.figures("runs/r", "--precision", "a.yaml", "--precision", "b.yaml",
+                             "--samples", "60", "--no-layers")
+        for name in ("a", "b"):
+            self.mismatch("runs/r", "--set", files[name].replace(": ", "=", 1), "--outputs",
+                          f"{name}.safetensors", command="evaluate")
+        wanted = self.figures("a.safetensors", "b.safetensors")
+        for figure in ("kl_mean", "kl_p99", "kl_max", "agreement"):
+            self.check(found["all", "", figure], float(wanted["all", "", figure]["value"]))
+        self.assertGreater(float(found["all", "", "kl_mean"]["value"]), 0)
+        whole = subprocess.run([BINARY, "mismatch", "runs/r", "--precision", "whole.yaml", "--precision",
+                                "a.yaml", "--csv", "--no-layers"], cwd=self.folder,
+                               capture_output=True, text=True, check=True)
+        self.assertIn("whole.yaml: name and what else is beside precision counts for nothing",
+                      whole.stderr)
+        self.assertIn("\nall,,kl_max,0,", whole.stdout.replace("0.0,", "0,"))
+        for text, words in (("precision: {formt: fp16}", "x.yaml:1:13: precision.formt: unknown key"),
+                            ("precision: {format: fp16", "x.yaml:1:12: this '{' is never closed"),
+                            ("optimizer: {lr: 1}", "x.yaml: has no key of precision"),
+                            ("format: fp16", "x.yaml: has no key of precision"),
+                            ("", "is empty"), ("- a", "expected keys and values; got a list")):
+            with self.subTest(text=text):
+                (self.folder / "x.yaml").write_text(text, encoding="utf-8")
+                self.assertIn(words, self.mismatch("runs/r", "--precision", "x.yaml", "--precision",
+                                                   "bf16", code=2))
+        self.assertIn("r.yaml: is a configuration", self.mismatch(
+            "r.yaml", "--precision", "bf16", "--precision", "fp16", code=2))
+        (self.folder / "x.yaml").write_text("precision: {layers: [{match: fc9, format: fp16}]}")
+        told = subprocess.run([BINARY, "mismatch", "runs/r", "--precision", "x.yaml", "--precision",
+                               "bf16", "--no-layers"], cwd=self.folder, capture_output=True,
+                              text=True, check=True)
+        self.assertIn("x.yaml:1:13: precision.layers[].match: 'fc9' matches no layer", told.stderr)
+
     def test_what_is_refused(self):
         a = np.zeros((4, 3), np.float32)
         write(self.folder / "a.safetensors", logits=a)

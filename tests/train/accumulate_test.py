@@ -494,6 +494,57 @@ class Accumulate(unittest.TestCase):
         self.assertGreater(float(row["swallowed_pct"]), 0.5)
         self.assertLess(float(row["bias"]), 0)
 
+    def test_attention_of_tensors_with_scales_of_their_own(self):
+        """Codes are added: stored values times the scale that delayed scaling gave their tensor."""
+        RULES["made"] = (8, 7, "fp32", False, 16)
+        rule = "{group: 8, fraction_bits: 7, accumulator: fp32, promote: 16}"
+        text = (ATTENTION % rule).replace(
+            "{format: fp16,", "{format: fp16, tensor_scaling: {kind: delayed, history: 1},")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            (path / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
+            (path / "run.yaml").write_text(text)
+            done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out"], cwd=folder,
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            dump = self.dump(path / "out", 2)
+            scales = {(r["layer"], r["tensor"]): float(r["scale"])
+                      for r in rows(path / "out/underflow.csv") if r["step"] == "2"}
+        images, heads, width, tokens, s = 3, 2, 16, 40, 1024
+        own = {"x": scales["qkv", "y"], "p": scales["attn", "p"], "dy": scales["head", "dx"] / s,
+               "ds": scales["attn", "ds"] / s, "y": scales["attn", "y"], "dv": scales["attn", "dv"] / s,
+               "dq": scales["attn", "dq"] / s, "dk": scales["attn", "dk"] / s}
+        own = {name: np.float32(value) for name, value in own.items()}
+        self.assertNotEqual(math.frexp(own["x"])[0], 0.5)
+        code = lambda values, name: rounded((values.astype(np.float32) * own[name]), "fp16")
+        one = np.float32(1)
+
+        def product(a, b, of_a, of_b):
+            return sums(a, b, "fp16", "fp16", "made")[0] * ((one / own[of_a]) * (one / own[of_b]))
+        qkv = dump["qkv.y"].reshape(images, 3, heads, width, tokens)
+        dy = dump["attn.dy"].reshape(images, heads, width, tokens)
+        factor = np.float32(1 / math.sqrt(width))
+        for image in range(images):
+            for head in range(heads):
+                q, k, v = (code(qkv[image, part, head].T, "x") for part in range(3))
+                gradient = code(dy[image, head].T, "dy")
+                scores = product(q, k, "x", "x") * factor
+                scores = np.where(np.tril(np.ones((tokens, tokens))) > 0, scores.astype(np.float64),
+                                  -np.inf)
+                p = np.exp(scores - scores.max(1, keepdims=True))
+                p /= p.sum(1, keepdims=True)
+                stored = code(p, "p")
+                dp = product(gradient, v, "dy", "x").astype(np.float64)
+                ds = code(p * (dp - (p * dp).sum(1, keepdims=True)), "ds")
+                want = {"y": product(stored, v.T, "p", "x"),
+                        "dq": factor * product(ds, k.T, "ds", "x"),
+                        "dk": factor * product(ds.T, q.T, "ds", "x"),
+                        "dv": product(stored.T, gradient.T, "p", "dy")}
+                for name, values in want.items():
+                    got = dump[f"attn.{name}"].reshape(images, heads, width, tokens)[image, head].T
+                    known = (code(values, name).astype(np.float32) / own[name]).astype(np.float32)
+                    self.assertGreater((got == known).mean(), 0.97, name)
+
     def test_what_if(self):
         """What another accumulator would do, without a change of the training: the same rows as of
         a run that has it, in the step that starts from the same weights."""

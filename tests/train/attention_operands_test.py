@@ -313,6 +313,43 @@ class AttentionOperands(unittest.TestCase):
                          "block: 16, scale: fp8_e4m3, tensor_scale: row}}}}, accumulate: hopper_fp8}",
                          fails="attn: s.q is in .*, whose rows or tensors have scales")
 
+    def test_scenarios_are_what_a_run_in_the_format_counts(self):
+        """In step 1, from the same weights: what rounds one tensor leaves it as it is stored."""
+        formats = {"mx": "mxfp8_e4m3", "nv": "nvfp4", "tiles": "{element: fp8_e5m2, block: [16, 16]}",
+                   "rows": "{element: fp4_e2m1, block: 16, scale: fp8_e4m3, tensor_scale: row}"}
+        asked = ", ".join("{name: %s, format: %s}" % pair for pair in formats.items())
+        for precision in ("{format: bf16%s}", "{format: fp16, gradients: bf16%s}"):
+            plain_run = self.run_program(precision % "")
+            judged = self.run_program(precision % "", options=(
+                "--set", "log.histogram_every=2", f"log.what_if=[{asked}]"))
+            for name in ("steps.csv", "underflow.csv", "scales.csv"):
+                self.assertEqual((plain_run / name).read_bytes(), (judged / name).read_bytes())
+            found = rows(judged / "what_if_blocks.csv")
+            own = {(r["step"], r["scenario"], r["tensor"]): r for r in found if r["layer"] == "attn"}
+            self.assertEqual(set(own), {(step, name, operand) for step in ("1", "2", "4")
+                                        for name in formats for operand in AXES})
+            for name, form in formats.items():
+                for tensor in ("q", "k", "v", "p", "dy", "ds"):
+                    out = self.run_program(precision % (
+                        ", operands: {attention: {%s: %s}}" % (tensor, form)),
+                        options=("--set", "train.max_steps=1", "log.every=1"))
+                    counted = [r for r in rows(out / "blocks.csv")
+                               if r["layer"] == "attn" and r["step"] == "1"]
+                    self.assertEqual(len(counted), sum(o.endswith("." + tensor) for o in AXES))
+                    for row in counted:
+                        mine = own["1", name, row["tensor"]]
+                        self.assertEqual({key: mine[key] for key in row if key in mine},
+                                         {key: row[key] for key in row if key in mine})
+        # Parts of a batch are added up.
+        parts = self.run_program("{format: bf16}", options=(
+            "--set", "log.histogram_every=2", f"log.what_if=[{asked}]", "train.accumulate=3"))
+        whole = {key: int(row["numel"]) for key, row in own.items()}
+        self.assertEqual({(r["step"], r["scenario"], r["tensor"]): int(r["numel"])
+                          for r in rows(parts / "what_if_blocks.csv") if r["layer"] == "attn"}, whole)
+        said = subprocess.run([BINARY, "recommend", str(judged)], capture_output=True, text=True,
+                              check=True).stdout
+        self.assertIn("Block-scaled operands of attention, the narrowest first:", said)
+
     def test_refused(self):
         for operands, message in (
                 ("{attention: {x: fp8_e4m3}}", r"operands\.attention\.x"),

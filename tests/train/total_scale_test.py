@@ -103,6 +103,27 @@ class TotalScale(unittest.TestCase):
         self.assertIn("total_scale", self.train(
             "r", "  policy: layerwise_dynamic\n  layers: [{match: fc1, total_scale: 8}]\n", code=2))
 
+    def test_a_summary_names_it_where_it_is_too_large(self):
+        # relu1 hands on what fc1 makes; the policy's S is 1 throughout.
+        for match in ("fc1", "fc2"):
+            with self.subTest(match=match):
+                self.train(match, f"  policy: adaptive\n  layers: [{{match: {match}, total_scale: 1e30}}]\n")
+                said = (self.folder / match / "log.txt").read_text("utf-8")
+                self.assertIn(f"first tensor {match}.dx", said)
+                self.assertIn("its S, a total_scale of scaling.layers, is too large", said)
+                self.assertNotIn("S = 1 is too large", said)
+                self.assertRegex(said, r"; S = 1\.0000000\d*e\+30\n")
+                skip = next(r for r in self.rows(match, "events.csv") if r["event"] == "skip")
+                self.assertIn("a total_scale of scaling.layers", skip["message"])
+                asked = subprocess.run([BINARY, "advise", match], cwd=self.folder, capture_output=True,
+                                       text=True, check=True)
+                self.assertIn(f"the total_scale that scaling.layers gives {match}", asked.stdout)
+
+    def test_a_layers_own_alpha_is_not_taken_for_the_policys_scale(self):
+        self.train("r", "  policy: adaptive\n  layers: [{match: fc2, method: fixed, scale: 1e30}]\n")
+        said = (self.folder / "r/log.txt").read_text("utf-8")
+        self.assertIn("the S that its layer chose (scales.csv) is too large", said)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -134,7 +134,9 @@ Key StatisticsKey(LogConfig& log) {
   Key key =
       TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy", "update", "operands"},
                "tensors with rows in underflow.csv");
-  key.Default("[dx, dy, dw], and operands where a recipe or precision rounds them");
+  key.Default(
+      "[dx, dy, dw], operands where a recipe or precision rounds them, y and w where `activations` "
+      "and `weights` have fewer than 16 bits");
   key.read = [&log, read = key.read](const YamlNode& node, const ReadContext& context) {
     log.statistics_given = true;
     read(node, context);

@@ -55,8 +55,10 @@ struct GraphSpec {
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
   std::vector<std::string> histograms;
   // Accumulators whose sums are made and counted, besides those of the training, in passes with
-  // Pass::bins: of convolutions and linear layers.
+  // Pass::bins: of convolutions, linear layers and attention.
   std::vector<scaling::Accumulator> judged_sums;
+  // Block-scaled formats whose effect on the operands of attention is counted in such passes.
+  std::vector<BlockFormat> judged_formats;
 };
 
 }  // namespace ada::graph

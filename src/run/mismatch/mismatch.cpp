@@ -12,6 +12,7 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/weights.h"
 #include "run/fork/fork.h"
+#include "run/plan/plan_reports.h"
 #include "step/batches/batches.h"
 #include "step/specs.h"
 
@@ -152,6 +153,14 @@ class MismatchFinder {
     return graph::Graph::Build(spec, backend_, share);
   }
 
+  // What of the precision matches nothing of the network.
+  void WarnOf(const config::PrecisionConfig& precision, const graph::Graph& graph) {
+    config::Config config = config_;
+    config.precision = precision;
+    for (const std::string& line : NetworkWarnings(config, graph, image_.n, 1))
+      if (line.find(" precision.") != std::string::npos) log_.Warning(line);
+  }
+
   void LoadSides() {
     config::PrecisionConfig fp32;
     reference_ = Build(SpecOf(fp32), nullptr);
@@ -170,6 +179,7 @@ class MismatchFinder {
       MoveWeights(twin, *moved_[side], backend_);
       twins_[side] = Build(SpecOf(spec_.precision[side]), moved_[side].get());
     }
+    for (std::size_t side = 0; side < 2; ++side) WarnOf(spec_.precision[side], *moved_[side]);
     for (graph::Graph* graph :
          {reference_.get(), sides_[0].get(), sides_[1].get(), twins_[0].get(), twins_[1].get()})
       graph->RefreshWeights(pass_);

@@ -192,11 +192,16 @@ NotFiniteTensor AttemptFacts::FirstNotFinite() const {
     const bool finite = std::isfinite(largest);
     if (finite && stats.full && points[i].blocks != nullptr &&
         counts_.BlocksOf(i).broken_blocks > 0)
-      return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i), Cause::kBlocks};
+      return {points[i].layer,      points[i].tensor, largest,
+              counts_.LargestAt(i), Cause::kBlocks,   points[i].carried()};
     if (!counts_.LeavesFormat(i)) continue;
     const bool outgrew = points[i].per_tensor_scale != nullptr && finite;
-    return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i),
-            outgrew ? Cause::kOutgrown : Cause::kNone};
+    return {points[i].layer,
+            points[i].tensor,
+            largest,
+            counts_.LargestAt(i),
+            outgrew ? Cause::kOutgrown : Cause::kNone,
+            points[i].carried()};
   }
   return {};
 }

@@ -23,6 +23,7 @@ struct NotFiniteTensor {
   float largest = 0;
   int rank = -1;  // the process that has it in its part of the tensor; -1: all have the same
   telemetry::NotFiniteCause cause = telemetry::NotFiniteCause::kNone;
+  double carried = 1;  // S that it carries
 };
 
 // Filled by the trainer during Step and returned to the session; the logs get the same through

@@ -76,7 +76,10 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.history = ReadFormatHistory(folder, record.config);
   record.formats = record.history.Last();
   record.channels = ChannelsOf(folder);
-  record.operands = ReadJudgedFormats(folder, options.underflow_target);
+  record.operands =
+      ReadJudgedFormats(folder, options.underflow_target, OperandsOf::kLayersWithWeights);
+  record.attention_operands =
+      ReadJudgedFormats(folder, options.underflow_target, OperandsOf::kAttention);
   if (!HasHistograms(folder)) return record;
   record.needs = CollectNeeds(folder, record.history, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "config/derived.h"
 #include "config/load.h"
 #include "io/text.h"
+#include "judge/scale_path.h"
 #include "study/advise/run_record.h"
 #include "study/text_table.h"
 
@@ -53,7 +55,7 @@ class Broken {
       : record_(record),
         config_(record.config),
         first_(record.run.finiteness().first()),
-        own_(OwnEntry()),
+        own_(judge::TotalScaleEntry(config_, first_.layer, first_.tensor)),
         scale_(own_ < 0 ? first_.scale : *config_.scaling.layers[own_].total_scale) {}
 
   // In order of certainty: averages that underflow and are divided by; then a loss that rose while
@@ -176,7 +178,8 @@ class Broken {
       config::Config changed = config_;
       changed.scaling.layers[own_].total_scale = FittingScale();
       advice.keys = {{"layers", ValueText(changed, "scaling", "layers")}};
-      advice.reason += ", the total_scale that scaling.layers gives " + first_.layer;
+      advice.reason +=
+          ", the total_scale that scaling.layers gives " + config_.scaling.layers[own_].match;
       return advice;
     }
     if (config_.scaling.policy == "fixed") {
@@ -208,18 +211,10 @@ class Broken {
     return advice;
   }
 
-  // The last entry of scaling.layers that gives the layer's dx an S of its own; -1: none.
-  int OwnEntry() const {
-    const auto& entries = config_.scaling.layers;
-    for (int i = static_cast<int>(entries.size()) - 1; first_.tensor == "dx" && i >= 0; --i)
-      if (entries[i].total_scale && GlobMatch(entries[i].match, first_.layer)) return i;
-    return -1;
-  }
-
   const RunRecord& record_;
   const config::Config& config_;
   const FirstNotFinite first_;
-  const int own_;
+  const int own_;       // the entry of scaling.layers whose total_scale it carries; -1: none
   const double scale_;  // that the first tensor carried
 };
 
@@ -354,6 +349,9 @@ std::optional<Advice> StateAdvice(const RunRecord& record) {
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;
   const bool adam = IsAdam(record.config);
+  // What Adam divides by is zero in the step, whatever the mean is.
+  if (!adam && Contains(config::KeptInTheMean(record.config.precision), "state"))
+    return std::nullopt;
   const auto lost = [&](const telemetry::TensorTotals& t) {
     return record.is_broken() && adam ? t.pct_max : t.pct_mean();
   };

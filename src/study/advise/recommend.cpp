@@ -1,9 +1,9 @@
 // recommend: reads the run and prints the ranges that speak for a decision; advise decides.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <ostream>
 
-#include "error.h"
 #include "io/file.h"
 #include "io/json_output.h"
 #include "io/shown_text.h"
@@ -77,21 +77,23 @@ OrderedJson OperandsJson(const std::vector<judge::JudgedFormat>& judged) {
 }
 
 OrderedJson RangesJson(const RecommendOptions& options, const RunRecord& record,
-                       const RunNeeds& needs, const Recommendation& ranges,
+                       const std::optional<Recommendation>& ranges,
                        const std::vector<Advice>& decided) {
+  const RunNeeds& needs = record.needs;
   OrderedJson json = CommandJson("recommend");
   json["run"] = options.folder;
   json["underflow_target"] = options.underflow_target;
   json["headroom_bits"] = options.headroom_bits;
   json["tensors"] = NeedsJson(options, needs);
-  json["one_scale"] = ScalesJson(ranges.one_scale);
+  json["one_scale"] = ranges ? ScalesJson(ranges->one_scale) : OrderedJson();
   json["format_changes"] = OrderedJson::array();
-  for (const FormatChange& change : ranges.changes)
+  for (const FormatChange& change : ranges ? ranges->changes : std::vector<FormatChange>())
     json["format_changes"].push_back({{"layer", change.layer},
                                       {"role", change.role},
                                       {"format", FormatName(change.format)},
                                       {"tensors", change.tensors}});
   json["operand_formats"] = OperandsJson(record.operands);
+  json["attention_formats"] = OperandsJson(record.attention_operands);
   json["sure"] = GradeOf(record.config, needs);
   json["keep"] = decided.empty();
   json["advice"] = AdviceJson(decided);
@@ -100,20 +102,40 @@ OrderedJson RangesJson(const RecommendOptions& options, const RunRecord& record,
   return json;
 }
 
-void PrintRanges(const RecommendOptions& options, const RunRecord& record, const RunNeeds& needs,
-                 const Recommendation& ranges, const std::vector<Advice>& decided,
+// Why no ranges are known, and what makes them known.
+std::string UnknownText(const RunRecord& record) {
+  const std::string key = record.needs.steps > 0
+                              ? "dx and dy, the gradients that carry a scale, in log.statistics"
+                              : "log.histogram_every, the steps between histograms";
+  return std::string("Which scales and formats would serve is not known: the run has ") +
+         (record.needs.steps > 0 ? "no histogram of a gradient" : "no histograms") +
+         "; a run with " + key + ", tells.";
+}
+
+void PrintRanges(const RecommendOptions& options, const RunRecord& record,
+                 const std::optional<Recommendation>& ranges, const std::vector<Advice>& decided,
                  std::ostream& out) {
   const config::Config& run = record.config;
+  const RunNeeds& needs = record.needs;
   out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n";
   PrintWrapped(Visible(LostTextOf(record)), 2, out);
   out << '\n';
-  PrintNeeds(options, needs, out);
+  if (ranges) {
+    PrintNeeds(options, needs, out);
+    out << '\n';
+    PrintRecommendation(options, needs, *ranges, IsChosen(*ranges, record, decided), out);
+  } else {
+    PrintWrapped(UnknownText(record), 2, out);
+  }
   out << '\n';
-  PrintRecommendation(options, needs, ranges, IsChosen(ranges, record, decided), out);
-  out << '\n';
-  PrintOperandFormats(record.operands, out);
+  PrintOperandFormats(record.operands, OperandsOf::kLayersWithWeights, out);
+  PrintOperandFormats(record.attention_operands, OperandsOf::kAttention, out);
   PrintSums(options.folder, out);
-  PrintConfidence(options, run, needs, ranges, WorstProbe(options.folder), out);
+  if (ranges)
+    PrintConfidence(options, run, needs, *ranges, WorstProbe(options.folder), out);
+  else
+    out << "How sure: little. The counts of " << Counted(record.logged_steps, "logged step")
+        << " say what was lost, not what another scale would keep.\n";
   if (decided.empty()) {
     out << '\n';
     PrintWrapped("Recommended: " + Visible(NothingText(record)), 2, out);
@@ -130,25 +152,19 @@ void PrintRanges(const RecommendOptions& options, const RunRecord& record, const
 
 }  // namespace
 
-// A run whose logs have no gradients cannot be judged, and the message says which key logs them.
+// Without histograms of gradients there are no ranges, and what `advise` decides by counts stands
+// alone.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const RunRecord record = ReadRecord(options);
-  const config::Config& run = record.config;
-  // Where a run has no histograms, a second reading says which key makes them.
-  const RunNeeds needs = record.needs.steps > 0 ? record.needs
-                                                : CollectNeeds(options.folder, record.history,
-                                                               options.underflow_target);
-  if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
-                   [](const TensorNeeds& t) { return t.carries_s(); }))
-    throw DataError(options.folder +
-                    "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
-                    "again with them in log.statistics (ada-train advise decides by counts)");
-  const Recommendation ranges = MakeRecommendation(options, run, record.history, needs);
+  const auto& tensors = record.needs.tensors;
+  std::optional<Recommendation> ranges;
+  if (std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.carries_s(); }))
+    ranges = MakeRecommendation(options, record.config, record.history, record.needs);
   const std::vector<Advice> decided = FindAdvice(options, record);
   if (options.json)
-    PrintJson(RangesJson(options, record, needs, ranges, decided), out);
+    PrintJson(RangesJson(options, record, ranges, decided), out);
   else
-    PrintRanges(options, record, needs, ranges, decided, out);
+    PrintRanges(options, record, ranges, decided, out);
   if (!options.yaml.empty())
     WriteFileAtomically(options.yaml, decided.empty() ? "# " + Visible(NothingText(record)) + "\n"
                                                       : DocumentOf(decided));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/derived.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "judge/scale_path.h"
@@ -115,7 +116,7 @@ class Rules {
 
   void Lost(const std::string& tensor, const Keys::value_type& key, const NumberFormat& format,
             const std::string& words) {
-    if (format == kFp32) return;
+    if (format == kFp32 || Contains(config::KeptInTheMean(config_.precision), tensor)) return;
     const TensorTotals* worst =
         telemetry::WorstTensor(record_.layers, &TensorTotals::pct_mean, [&](const TensorTotals& t) {
           return WholeTensor(t.tensor) == tensor && t.pct_mean() >= kManyLost;

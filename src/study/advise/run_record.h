@@ -88,11 +88,13 @@ struct RunRecord {
   };
   // Skipped steps by the layer and tensor that were not finite first.
   std::map<std::pair<std::string, std::string>, Skips> skips;
-  std::int64_t logged_steps = 0;              // with rows in underflow.csv
-  int channels = 0;                           // of the network's input; 0: not known
-  bool has_histograms = false;                // of gradients
-  RunNeeds needs;                             // empty without them
-  std::vector<judge::JudgedFormat> operands;  // block-scaled formats that the record speaks of
+  std::int64_t logged_steps = 0;  // with rows in underflow.csv
+  int channels = 0;               // of the network's input; 0: not known
+  bool has_histograms = false;    // of gradients
+  RunNeeds needs;                 // empty without them
+  // Block-scaled formats that the record speaks of, on operands of layers with weights.
+  std::vector<judge::JudgedFormat> operands;
+  std::vector<judge::JudgedFormat> attention_operands;
   FormatHistory history;
   TensorFormats formats;  // the last ones
 

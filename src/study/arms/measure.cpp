@@ -93,9 +93,8 @@ void AddLosses(const std::string& folder, ArmResult& arm) {
     arm.cause = CauseOf(*most);
   }
   arm.sums = telemetry::AccumulatorLines(record.layers.sums());
-  arm.sums = telemetry::AccumulatorLines(record.layers.sums());
   for (const telemetry::TensorTotals& tensor : record.layers.tensors())
-    if (WholeTensor(tensor.tensor) != "update" && tensor.lost_mean() > 0)
+    if (!telemetry::IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0)
       arm.worst.emplace_back(tensor.layer + "." + tensor.tensor, tensor.lost_mean());
   std::stable_sort(arm.worst.begin(), arm.worst.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

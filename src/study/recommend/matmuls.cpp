@@ -5,6 +5,7 @@
 
 #include "config/load.h"
 #include "io/shown_text.h"
+#include "io/tensor_names.h"
 #include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
@@ -21,9 +22,11 @@ void PrintSumsOf(const std::vector<telemetry::AccumulatorTotals>& all, const cha
 
 }  // namespace
 
-std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, double target) {
+std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, double target,
+                                                   OperandsOf of) {
   std::map<std::string, judge::JudgedFormat> all;
   const auto each = [&](const auto& row) {
+    if (IsAttentionOperand(row.tensor) != (of == OperandsOf::kAttention)) return;
     judge::JudgedFormat& judged = all[row.format];
     if (judged.format.empty()) {
       judged.format = row.format;
@@ -41,14 +44,18 @@ std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, do
   return judged;
 }
 
-void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, std::ostream& out) {
+void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, OperandsOf of,
+                         std::ostream& out) {
   if (judged.empty()) return;
-  out << "Block-scaled operands, the narrowest first:\n";
+  const bool attention = of == OperandsOf::kAttention;
+  out << "Block-scaled operands" << (attention ? " of attention" : "")
+      << ", the narrowest first:\n";
   for (const judge::JudgedFormat& one : judged)
     out << "  " << Visible(one.format) << ' ' << Visible(one.Text()) << '\n';
   if (const judge::JudgedFormat* best = judge::FirstServing(judged))
-    out << "  narrow enough and no more: precision: {operands: " << Visible(best->format)
-        << "}\n\n";
+    out << "  narrow enough and no more: precision: {operands: "
+        << (attention ? "{attention: " : "") << Visible(best->format) << (attention ? "}}" : "}")
+        << "\n\n";
   else
     out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
 }

@@ -166,10 +166,14 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
                          const Recommendation& advice, bool chosen, std::ostream& out);
 
 // The block-scaled formats of log.what_if, and the run's own, on all operands that were seen with
-// them; the narrowest first. target: the share that an operand may lose.
-std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, double target);
+// them; the narrowest first. target: the share that an operand may lose. Attention's operands have
+// keys of their own (precision.operands.attention), and are judged apart.
+enum class OperandsOf : std::uint8_t { kLayersWithWeights, kAttention };
+std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, double target,
+                                                   OperandsOf of);
 // Prints them; nothing where there are none.
-void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, std::ostream& out);
+void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, OperandsOf of,
+                         std::ostream& out);
 // Prints what sums lost to the accumulators of the run, and of its scenarios.
 void PrintSums(const std::string& folder, std::ostream& out);
 

@@ -146,6 +146,8 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                 node.layer.accumulated = lambda *product, node=node: self.accumulated(node, *product)
                 node.layer.operand = lambda name, stored, node=node: self.operand(node, name, stored, 1.0)
             if node.kind == "attention":
+                node.codes = {}
+                node.layer.sums = lambda *product, node=node: self.head_sums(node, *product)
                 taken = lambda *part, node=node: self.head_operand(node, *part, 1.0)
                 p, error = node.layer.forward_p(xs, taken)
                 low, high = p - error, p + error

@@ -47,7 +47,24 @@ class DrawMore(DrawOperands):
             log["what_if"] = [{"name": f"s{i}", **keys} for i, keys in enumerate(scenarios)]
         if config["train"].get("accumulate", 1) == 1 and self.chance(0.15):
             log["probe_every"] = self.one(1, 2)
+        self.g = np.random.default_rng([self.seed, 2])
+        self.meeting(config, kinds)
         self.g = own
+
+    def meeting(self, config, kinds):
+        """Accumulators and scenarios where attention is; Newton-Schulz in bf16."""
+        precision, log = config["precision"], config["log"]
+        if "attention" in kinds:
+            if self.chance(0.6):
+                self.accumulates(precision, wanted=True)
+            if "preset" not in precision and self.chance(0.4):
+                log["histogram_every"] = 1
+                made = [self.scenario(precision, self.one("block", "sums")) for _ in range(self.whole(1, 2))]
+                log["what_if"] = log.get("what_if", []) + [{"name": f"a{i}", **keys} for i, keys in enumerate(made)]
+        if self.chance(0.05):
+            config["optimizer"] = self.muon()
+        if config["optimizer"]["kind"] == "muon" and self.chance(0.6):
+            config["optimizer"]["ns_format"] = "bf16"
 
     def muon(self):
         keys = {"kind": "muon", "lr": self.one(0.02, 2.0**-4), "ns_format": "fp32"}
@@ -74,9 +91,9 @@ class DrawMore(DrawOperands):
         self.maybe(keys, "exp_avg_sq", 0.3, "fp32", "fp16", "bf16")
         return keys
 
-    def scenario(self, precision):
+    def scenario(self, precision, kind=None):
         """An entry of log.what_if."""
-        kind = self.one("format", "format", "scale", "both", "policy", "block", "sums")
+        kind = kind or self.one("format", "format", "scale", "both", "policy", "block", "sums")
         if kind == "block" and "hadamard" not in str(precision):
             return {"format": self.block_format()}
         if kind == "sums" and not any(word in str(precision) for word in NO_CODES):

@@ -37,9 +37,9 @@ class DrawOperands:
             keys["spared"] = {"first": self.whole(0, 1), "last": self.whole(0, 1)}
         return keys or self.accumulator()
 
-    def accumulates(self, keys):
+    def accumulates(self, keys, wanted=False):
         """precision.accumulate and its entries, where scales are those that the reference adds up."""
-        wanted = self.chance(0.25)
+        wanted = wanted or self.chance(0.25)
         text = str(keys)
         beyond = ("'tensor_scale': 'row'", "'scale': 'fp32'", "modelopt", "four_over_six", "fp8_block128", "preset")
         if self.chance(0.5):

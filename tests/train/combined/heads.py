@@ -1,8 +1,13 @@
-"""Attention beside the run: its gradients, each with an alpha, and what its six products take."""
+"""Attention beside the run: its gradients, each with an alpha, what its six products take, and accumulators' sums."""
+
+import itertools
+import math
 
 import numpy as np
 
 import rules
+from accumulators import Accumulated
+from blocks import Counts
 from exact import single
 from formats import Tally, middle, stored_ends
 from storing import Unsure
@@ -106,13 +111,16 @@ class Heads:
     def head_operand(self, node, name, value, error, scale):
         """(value, error) of the operand that a product of attention takes: [images, heads, rows, columns]."""
         operand = self.precision.head_operand(node.name, name.split(".")[1])
-        if operand is None:
-            return value, error
         gradient = name.endswith(("dy", "ds"))
         scale, key = scale if gradient else 1.0, (node.name, name)
         turned = name not in ALONG_LAST
         lines = np.swapaxes(value, 2, 3) if turned else value
         flat = lines.reshape(-1, *lines.shape[2:])
+        self.judge_head(key, flat, error, scale)
+        if operand is None:
+            own, form = self.used[self.head_tensor(node, name)]
+            self.head_codes(node, name, value - error, value + error, own, form)
+            return value, error
 
         def back(x):
             x = np.broadcast_to(x, flat.shape).reshape(lines.shape)
@@ -125,9 +133,16 @@ class Heads:
             decoded, seen = operand.form.quantize(flat)
             if logged:
                 self.count_blocks(key, operand.form, scale, value, back(decoded), seen)
+            node.codes[name] = back(decoded), back(decoded), 1.0, -126, None
+            if operand.form.tensor_scale:
+                part = float(single(float(np.max(np.abs(value))) * single(1 / operand.form.tensor_top)))
+                power = 2.0 ** (math.frexp(part)[1] - 1) if part else 1.0  # it stays in the values
+                coded = back(seen["coded"]) * power
+                node.codes[name] = coded, coded, power / part if part else 1.0, -126, None
             return back(decoded), error
         factor = self.operand_factor(operand, key, flat, back)
         low, high = stored_ends(value, error, operand.form, factor)
+        self.head_codes(node, name, low, high, factor, operand.form)
         if logged:
             tally = self.tallies.setdefault(key, Tally(operand.form, scale))
             tally.scale = tally.row_scale = scale
@@ -137,3 +152,94 @@ class Heads:
         if not np.isfinite(low + high).all():
             self.loose.add(key)
         return middle(low, high)
+
+    def judge_head(self, key, flat, error, scale):
+        """Blocks of an operand of attention, by each scenario in blocks."""
+        for scenario in self.scenarios():
+            if scenario.block is None:
+                continue
+            if np.any(error):
+                self.loose.add(key)
+            counts = self.judged.setdefault((*key, scenario.name), Counts(scenario.block))
+            counts.add(scenario.block.quantize(flat)[1], scale)
+
+    def head_tensor(self, node, name):
+        """Layer and tensor of which an operand is stored."""
+        tensor = name.split(".")[1]
+        if tensor in ("p", "ds"):
+            return node.name, tensor
+        return self.dy_from(node) if tensor == "dy" else (self.network.root(node.inputs[0]), "y")
+
+    def head_codes(self, node, name, low, high, factor, form):
+        """Keeps an operand as an accumulator adds it: values times its scale, between two ends."""
+        by = 1.0 if factor is None else factor
+        codes = [end if factor is None else form.round(single(end * by)) for end in (low, high)]
+        node.codes[name] = *codes, by, form.lowest, form
+
+    def head_sums(self, node, product, first, second):
+        """(value, error) of a product of attention by its accumulator, None: fp32; scenarios judge it before."""
+        for scenario in self.scenarios():
+            if scenario.rule is not None:
+                row = self.judged_sums.setdefault((node.name, product, scenario.name), Accumulated())
+                self.heads_by(node, product, (first, second), scenario.rule, row)
+        rule = self.precision.accumulator(node.name, product)
+        if rule is None:
+            return None
+        row = self.sums_rows.setdefault((node.name, product), Accumulated())
+        return self.heads_by(node, product, (first, second), rule, row)
+
+    def heads_by(self, node, product, names, rule, row):
+        """The sums of all heads, counted into the row; None where operands are not finite."""
+
+        def lines(name, a):
+            a = np.swapaxes(a, 2, 3) if name not in ALONG_LAST else a
+            return a if a.shape[1] == node.layer.heads else node.layer.many(a)
+
+        (low, high, scale_a, least_a, form), (b, _, scale_b, least_b, _) = (node.codes[name] for name in names)
+        low, high, b = lines(names[0], low), lines(names[0], high), lines(names[1], b)
+        if not all(np.isfinite(x).all() for x in (low, high, b)):
+            self.loose.add((node.name, product))
+            return None
+        by_rows, made = np.ndim(scale_a) or np.ndim(scale_b), []
+        if by_rows:
+            scale_a, scale_b = (
+                lines(name, np.broadcast_to(s, node.codes[name][0].shape)) for name, s in zip(names, (scale_a, scale_b))
+            )
+        if (low != high).any():
+            self.loose.add((node.name, product))
+        for at in np.ndindex(low.shape[:2]):
+            if by_rows:
+                if (low[at] != high[at]).any():
+                    raise Unsure(names[0])
+                of = (scale_a[at], scale_b[at])
+                made.append(rule.by_rows(low[at], b[at], *of, 1, least_a, least_b, row))
+                continue
+            result, count, cut = rule.sums(low[at], b[at], least_a, least_b)
+            row.add(result, low[at] @ b[at].T, np.abs(low[at]) @ np.abs(b[at]).T, count, cut)
+            made.append(self.between(rule, low[at], high[at], b[at], (least_a, least_b), form, result))
+        value, error = (np.stack(part).reshape(*low.shape[:2], *part[0].shape) for part in zip(*made))
+        if by_rows:
+            return value, error
+        if scale_a * scale_b > 2.0**126:
+            raise Unsure("scales of codes beyond fp32")
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, error = value / (scale_a * scale_b), error / (scale_a * scale_b)
+        if not all(math.frexp(s)[0] == 0.5 for s in (scale_a, scale_b)):
+            error = error + np.abs(np.nan_to_num(value, posinf=0, neginf=0)) * 5e-7
+        return value, error
+
+    @staticmethod
+    def between(rule, low, high, b, least, form, result):
+        """(middle, how far) of sums of which some codes are one of two neighbors: all that they may be."""
+        ends = [result.copy(), result.copy()]
+        for row in np.flatnonzero((low != high).any(1)):
+            unsure = np.flatnonzero(low[row] != high[row])
+            steps = form is not None and not form.is_fp32 and len(unsure) <= 5
+            if not steps or any(form.neighbors((low[row, i] + high[row, i]) / 2) != (low[row, i], high[row, i]) for i in unsure):
+                raise Unsure("codes of a sum")
+            for chosen in itertools.product((0, 1), repeat=len(unsure)):
+                a = low[row].copy()
+                a[unsure] = np.where(chosen, high[row, unsure], low[row, unsure])
+                found = rule.sums(a[None], b, *least)[0][0]
+                ends[0][row], ends[1][row] = np.minimum(ends[0][row], found), np.maximum(ends[1][row], found)
+        return middle(*ends)

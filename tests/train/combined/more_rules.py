@@ -5,6 +5,9 @@ Each takes what Updates.adam takes and gives (step, error, states), the states a
 
 import numpy as np
 
+from exact import single
+from formats import Format
+
 OFF = 1e-6  # relative error of a few operations in fp32
 TINY = 1e-44
 HALF = 0.71e-45  # half of fp32's smallest number: torch multiplies by the rate first, which may leave subnormals
@@ -91,14 +94,15 @@ class MoreRules:
         return step, error, self.kept(name, after, exp_avg=(m, m_off))
 
     def muon(self, name, w, g, off, lr, decay, after):
-        """A momentum made orthogonal by Newton-Schulz in fp32; small singular values make much of what is not known."""
+        """A momentum made orthogonal by Newton-Schulz; small singular values make much of what is not known."""
         share = self.keys.get("momentum", 0.95)
         last = share * self.before(name, "momentum_buffer", w)
         m, m_off = last + (1 - share) * g, (1 - share) * off + 2 * OFF * (np.abs(last) + np.abs(g)) + TINY
         x, x_off = (share * m + (1 - share) * g, m_off + off) if self.keys.get("nesterov", True) else (m, m_off)
         x, x_off = (a.reshape(len(a), -1) for a in (x, x_off))
         rows, columns = x.shape
-        x = x if rows <= columns else x.T
+        x, x_off = (x, x_off) if rows <= columns else (x.T, x_off.T)
+        given, given_off = x, x_off
         norm = max(np.sqrt(np.sum(x**2)), self.keys.get("epsilon", 1e-7))
         x, steps = x / norm, self.keys.get("ns_steps", 5)
         a, b, c = self.keys.get("ns_coefficients", (3.4445, -4.775, 2.0315))
@@ -106,8 +110,37 @@ class MoreRules:
             gram = x @ x.T
             x = a * x + (b * gram + c * gram @ gram) @ x
         near = 2 * abs(a) ** steps * (np.sqrt(np.sum(x_off**2)) / norm + 2e-6)
+        if self.keys.get("ns_format", "bf16") == "bf16":
+            x, near = self.in_bf16(given, given_off, (a, b, c), steps)
         adjust = {"original": max(1.0, rows / columns) ** 0.5, "match_rms_adamw": 0.2 * max(rows, columns) ** 0.5}
         lr_of = lr * adjust.get(self.keys.get("adjust_lr", "original"), (rows / columns) ** 0.5)
-        step = lr_of * (x if rows <= columns else x.T).reshape(w.shape)
+        x, near = (part if rows <= columns else part.T for part in (x, near + np.zeros(x.shape)))
+        step, near = lr_of * x.reshape(w.shape), near.reshape(w.shape)
         step, error = step + lr * decay * w, lr_of * near + 1e-6 * np.abs(step) + 1.8e-7 * np.abs(w)
         return step, error + np.zeros(w.shape), self.kept(name, after, momentum_buffer=(m, m_off))
+
+    def in_bf16(self, x, off, coefficients, steps):
+        """(X, how far it may be off) of the iteration whose matrices are bf16, the first one and the norm too: each is
+        known where no end of what fp32's sums may be off leaves it to another number; else X is anything."""
+        form, a, (b, c) = Format("bf16"), coefficients[0], coefficients[1:]
+        self.known = True
+
+        def stored(value, error):
+            low, high = form.round(value - error), form.round(value + error)
+            self.known = self.known and bool((low == high).all())
+            return form.round(single(value))
+
+        def times(p, q):
+            return p @ q, np.abs(p) @ np.abs(q) * 1e-6
+
+        x = stored(x, off)
+        norm = float(stored(np.sqrt(np.sum(x**2)), 1e-6 * np.sqrt(np.sum(x**2))))
+        norm = max(norm, float(form.round(self.keys.get("epsilon", 1e-7))))
+        x = stored(x / norm, 2e-7 * np.abs(x / norm))
+        for _ in range(steps):
+            gram = stored(*times(x, x.T))
+            square, error = times(gram, gram)
+            mixed = stored(b * gram + c * square, abs(c) * error + 1e-6 * (np.abs(b * gram) + np.abs(c * square)))
+            product, error = times(mixed, x)
+            x = stored(a * x + product, error + 1e-6 * (np.abs(a * x) + np.abs(product)))
+        return x, np.full(x.shape, 0.0 if self.known else 4.0)  # no singular value comes near 2

@@ -205,6 +205,10 @@ class Attention(Layer):
         n, h, t, w = a.shape
         return a.reshape(n, self.kv, h // self.kv, t, w).sum(2)
 
+    def sums(self, product, first, second):
+        """(value, error) of the sums of two operands by their names, [.., M, N]; None: they are fp32's."""
+        return None
+
     def forward_p(self, xs, taken):
         """taken(name, value, error): what a product takes of a part, with its error."""
         self.q, self.k, self.v = self.split(xs)
@@ -212,6 +216,9 @@ class Attention(Layer):
         q, k = (taken(name, part, np.zeros(part.shape))[0] for name, part in (("s.q", self.q), ("s.k", self.k)))
         s = self.c * q @ self.many(k).transpose(0, 1, 3, 2)
         off = self.c * np.abs(q) @ self.many(np.abs(k)).transpose(0, 1, 3, 2) * 1e-6
+        made = self.sums("forward", "s.q", "s.k")
+        if made is not None:
+            s, off = self.c * made[0], self.c * made[1] + 1e-6 * self.c * np.abs(made[0])
         seen = np.tril(np.ones((self.tokens, self.tokens))) > 0 if self.key("causal", False) else True
         s = np.where(seen, s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
@@ -226,6 +233,9 @@ class Attention(Layer):
         self.p, self.p_error = p, p_error
         p, p_error = taken("y.p", p, p_error)
         v = self.many(taken("y.v", self.v, np.zeros(self.v.shape))[0])
+        made = self.sums("forward", "y.p", "y.v")
+        if made is not None:
+            return self.join(made[0]), self.join(made[1])
         return self.join(p @ v), self.join(p_error @ np.abs(v) + p @ np.abs(v) * 3e-6)
 
     def gradients(self, dy, taken):
@@ -235,11 +245,14 @@ class Attention(Layer):
         exactly = np.zeros(given.shape)
         pt, p_error = (a.transpose(0, 1, 3, 2) for a in taken("dv.p", self.p, self.p_error))
         d = taken("dv.dy", given, exactly)[0]
-        dv = self.few(pt @ d), self.few(p_error @ np.abs(d) + np.abs(pt) @ np.abs(d) * 3e-6)
+        dv = self.summed("dv.p", "dv.dy", pt, p_error, d)
         d = taken("dp.dy", given, exactly)[0]
         v = self.many(taken("dp.v", self.v, np.zeros(self.v.shape))[0])
         dp = d @ v.transpose(0, 1, 3, 2)
         size = np.abs(d) @ np.abs(v).transpose(0, 1, 3, 2)
+        made = self.sums("dx", "dp.dy", "dp.v")
+        if made is not None:
+            dp, size = made[0], np.abs(made[0]) + made[1] / 6e-6
         ds = self.soft * (dp - (self.soft * dp).sum(-1, keepdims=True))
         terms = self.soft * (size + (self.soft * size).sum(-1, keepdims=True))
         off = (
@@ -253,8 +266,20 @@ class Attention(Layer):
         """dq and dk before alpha."""
         k = self.many(taken("dq.k", self.k, np.zeros(self.k.shape))[0])
         d, off = taken("dq.ds", ds, ds_error)
-        dq = self.c * d @ k, self.c * (off @ np.abs(k) + np.abs(d) @ np.abs(k) * 3e-6)
+        made = self.sums("dx", "dq.ds", "dq.k")
+        if made is None:
+            dq = self.c * d @ k, self.c * (off @ np.abs(k) + np.abs(d) @ np.abs(k) * 3e-6)
+        else:
+            dq = self.c * made[0], self.c * made[1] + self.c * np.abs(made[0]) * 1e-6
         st, se = (a.transpose(0, 1, 3, 2) for a in taken("dk.ds", ds, ds_error))
         q = taken("dk.q", self.q, np.zeros(self.q.shape))[0]
-        dk = self.few(self.c * st @ q), self.few(self.c * (se @ np.abs(q) + np.abs(st) @ np.abs(q) * 3e-6))
-        return dq, dk
+        value, error = self.summed("dk.ds", "dk.q", st, se, q)
+        return dq, (self.c * value, self.c * error)
+
+    def summed(self, first, second, a, off, b):
+        """(value, error) of a product over queries: those of a group of heads are added up in fp32."""
+        made = self.sums("dx", first, second)
+        if made is None:
+            return self.few(a @ b), self.few(off @ np.abs(b) + np.abs(a) @ np.abs(b) * 3e-6)
+        inexact = 1e-6 * (first == "dk.ds") + 3e-7 * (self.heads != self.kv)  # times c, and added up
+        return self.few(made[0]), self.few(made[1] + inexact * np.abs(made[0]))

@@ -128,6 +128,7 @@ class Storing:
     def tally(self, name, tensor, value, error, form, scale, own):
         """Counts of a tensor that no dump has; returns the ends of what is stored."""
         factor = self.own_scale(name, tensor, form, scale) if own else None
+        self.used[name, tensor] = factor, form
         low, high = stored_ends(value, error, form, factor, self.stochastic)
         tally = self.tallies.setdefault((name, tensor), Tally(form, scale))
         tally.scale, tally.row_scale = scale, scale if factor is None else single(scale * factor)

@@ -15,28 +15,33 @@ namespace {
 using scaling::AccumulatorCounts;
 using scaling::LayerMatmul;
 
-// Values in fp32 whose format needs less may carry a per-tensor scale that is no power of two.
-NumberFormat CodesFormat(const Tensor& tensor) {
-  return tensor.storage == Storage::kF32 ? kFp32 : tensor.format;
-}
-NumberFormat CodesFormat(bool rounds, const NumberFormat& format, const RoundingStyle& style) {
-  return rounds && style.per_tensor_scale == nullptr ? format : kFp32;
-}
+// How a tensor is stored: its codes are values times its per-tensor scale, where it has one.
+struct StoredCodes {
+  NumberFormat format;
+  const scaling::TensorScaler* scale;
+};
 
-NumberFormat StoredFormat(const AttentionSpec& spec, AttentionTensor tensor) {
+StoredCodes StoredOf(const AttentionSpec& spec, AttentionTensor tensor) {
+  const auto input = [&](std::size_t of_three) {
+    const std::size_t i = spec.fused() ? 0 : of_three;
+    return StoredCodes{spec.x[i].format, spec.x_per_tensor_scales[i]};
+  };
+  const auto within = [](bool rounds, const NumberFormat& format, const RoundingStyle& style) {
+    return rounds ? StoredCodes{format, style.per_tensor_scale} : StoredCodes{kFp32, nullptr};
+  };
   switch (tensor) {
     case AttentionTensor::kQ:
-      return CodesFormat(spec.x[0]);
+      return input(0);
     case AttentionTensor::kK:
-      return CodesFormat(spec.x[spec.fused() ? 0 : 1]);
+      return input(1);
     case AttentionTensor::kV:
-      return CodesFormat(spec.x[spec.fused() ? 0 : 2]);
+      return input(2);
     case AttentionTensor::kP:
-      return CodesFormat(spec.rounds_p, spec.p_format, spec.p_style);
+      return within(spec.rounds_p, spec.p_format, spec.p_style);
     case AttentionTensor::kDy:
-      return CodesFormat(spec.dy.tensor);
+      return {spec.dy.tensor.format, spec.dy.style.per_tensor_scale};
     case AttentionTensor::kDs:
-      return CodesFormat(spec.rounds_ds, spec.ds_format, spec.ds_style);
+      return within(spec.rounds_ds, spec.ds_format, spec.ds_style);
   }
   throw InternalError("a tensor that is none of attention's");
 }
@@ -76,7 +81,9 @@ HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand op
                                   bool judges) {
   const OperandRounding& rounding = spec.attention_operands[IndexOf(operand)];
   Codes codes;
-  codes.format = StoredFormat(spec, TensorOf(operand));
+  const StoredCodes stored = StoredOf(spec, TensorOf(operand));
+  codes.format = stored.format;
+  if (!rounding.rounds) codes.scale = stored.scale;
   if (rounding.rounds && rounding.block) {
     const BlockFormat& block = *rounding.block;
     codes.block = BlockOfLines(spec, operand);
@@ -92,7 +99,9 @@ HeadSums::Codes HeadSums::CodesOf(const AttentionSpec& spec, AttentionOperand op
   }
   codes.least = std::max(LowestExponentOf(codes.format), -126);
   codes.digits = codes.format.mantissa_bits + 1;
-  codes.given = AddsCodes(spec, operand) || (codes.scale == nullptr && !KeepsLines(spec, operand));
+  codes.lines = codes.block != 0 || (rounding.rounds && !rounding.block && rounding.row_scaled);
+  codes.given = (rounding.rounds && AddsCodes(spec, operand)) ||
+                (codes.scale == nullptr && !KeepsLines(spec, operand));
   return codes;
 }
 
@@ -297,12 +306,13 @@ void HeadSums::AddPanel(AttentionOperand a, AttentionOperand b, const Accumulate
   }
 }
 
-// Calls take(row, column, sum) for the columns that are not padding, and counts them.
+// Adds the sums to c, for the columns that are not padding, and counts them: before the scales of
+// tensors, which differ between the products that are counted together.
 void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumulator& rule,
                    std::int64_t first_row, std::int64_t panel, std::int64_t rows,
                    std::int64_t columns, const RunningSums& running, std::int64_t at,
                    AccumulatorCounts* counts, const SumMemory& m, const MatrixArgs& args) const {
-  const bool in_blocks = BlockOf(a, b) != 0;
+  const bool in_blocks = BlockOf(a, b) != 0, by_lines = Of(a).lines || Of(b).lines;
   const Factor factor = FactorOf(a, b, first_row, 0, m);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t lane = 0; lane < kPanel; ++lane) {
@@ -313,16 +323,18 @@ void HeadSums::End(AttentionOperand a, AttentionOperand b, const scaling::Accumu
         continue;
       }
       const float by = in_blocks ? 1 : factor.At(row, column);
-      const float sum = by * (in_blocks          ? running.main[i]
-                              : rule.promote > 0 ? running.main[i] + running.part[i]
-                                                 : running.part[i]);
+      const float of_codes = in_blocks          ? running.main[i]
+                             : rule.promote > 0 ? running.main[i] + running.part[i]
+                                                : running.part[i];
+      const float sum = by * of_codes;
       c = args.add ? c + sum : sum;
       if (counts == nullptr) continue;
-      const auto wide = static_cast<double>(by);
+      const double wide = by_lines ? static_cast<double>(by) : 1;
       if (in_blocks)
         counts->Take(sum, running.exact_total[i], running.magnitude_total[i]);
       else
-        counts->Take(sum, running.exact[i] * wide, running.magnitudes[i] * std::abs(wide));
+        counts->Take(by_lines ? sum : of_codes, running.exact[i] * wide,
+                     running.magnitudes[i] * std::abs(wide));
     }
   }
 }

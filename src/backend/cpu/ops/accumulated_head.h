@@ -72,7 +72,8 @@ class HeadSums {
     int least = 0, digits = 0;
     const scaling::TensorScaler* scale = nullptr;  // that codes carry
     std::int64_t block = 0;                        // of fp32 scales, along the sum
-    bool given = true;  // false: what is given are values, with their scales
+    bool given = true;   // false: what is given are values, with their scales
+    bool lines = false;  // rows or blocks have scales, not the tensor alone
   };
   // By what a sum is multiplied: the inverse scales of both operands.
   struct Factor {

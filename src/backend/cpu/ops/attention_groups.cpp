@@ -50,6 +50,7 @@ void HeadGroups::LoadForBackward(const Pass& pass, std::int64_t image, std::int6
 float* HeadGroups::Rounded(const Pass& pass, AttentionOperand operand, std::int64_t image,
                            std::int64_t head, const HeadMatrix& of, float* values, float* to,
                            const HeadMemory& m, bool counts) {
+  if (counts && operands_.Judges(pass)) operands_.Judge(operand, image, head, of, m.work);
   if (!operands_.Rounds(operand)) return values;
   operands_.Round(pass, operand, image, head, of, to, m.work,
                   {LinesOf(m, operand), HeadMemory::MostLines(sizes_)}, counts);
@@ -96,7 +97,7 @@ float HeadGroups::LargestStored(const Pass& pass, const Tensor& tensor, std::int
 
 void HeadGroups::FindScales(const Pass& pass, std::initializer_list<AttentionOperand> operands) {
   for (const AttentionOperand operand : operands) {
-    if (!operands_.AsksLargest(operand)) continue;
+    if (!operands_.AsksLargest(pass, operand)) continue;
     const auto part = static_cast<std::size_t>(TensorOf(operand));  // those beyond values: dy
     operands_.SetLargest(
         operand, part > 2 ? LargestStored(pass, spec_.dy.tensor, 0, spec_.dy.tensor.shape.c)

@@ -78,7 +78,7 @@ class HeadGroups {
                        const HeadMemory& m, bool counts);
 
   // Rounds a matrix once more if its operand says so: gives `values`, or `to`, which then has them
-  // rounded. counts: false where it was counted before.
+  // rounded. Formats judge it before. counts: false where it was counted before.
   float* KeysRounded(const Pass& pass, AttentionOperand operand, std::int64_t image,
                      std::int64_t kv_head, float* values, float* to, const HeadMemory& m,
                      bool counts);

@@ -26,7 +26,7 @@ AttentionSizes::AttentionSizes(const AttentionSpec& spec)
       queries(PositionsOf(spec.x[0])),
       keys(PositionsOf(spec.x[spec.fused() ? 0 : 1])),
       causal(spec.causal),
-      whole(AnyRounds(spec.attention_operands)) {
+      whole(AnyRounds(spec.attention_operands) || !spec.judged_operands.empty()) {
   for (std::size_t i = 0; i < kAttentionOperands; ++i)
     if (const std::int64_t block = BlockOfLines(spec, static_cast<AttentionOperand>(i)); block > 0)
       line_blocks = std::max(line_blocks, (std::max({queries, keys, width}) + block - 1) / block);

@@ -17,7 +17,7 @@ namespace ada::backend::cpu {
 struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false;
-  bool whole = false;  // operands are rounded by whole matrices of a head (head_operands.h)
+  bool whole = false;            // operands are rounded, or judged, by whole matrices of a head
   std::int64_t line_blocks = 1;  // blocks of a line that have factors of their own (SumMemory)
   static constexpr std::int64_t kRows = 32;  // queries of a block
 

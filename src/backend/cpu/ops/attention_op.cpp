@@ -78,8 +78,8 @@ class CpuAttention final : public Op {
   void Forward(const Pass& pass) override {
     float* y = Shared();
     heads_.FindScales(pass, {AttentionOperand::kSQ, AttentionOperand::kSK, AttentionOperand::kYV});
-    if (heads_.operands().AsksLargest(AttentionOperand::kYP) ||
-        heads_.operands().AsksLargest(AttentionOperand::kDvP)) {
+    if (heads_.operands().AsksLargest(pass, AttentionOperand::kYP) ||
+        heads_.operands().AsksLargest(pass, AttentionOperand::kDvP)) {
       largest_p_ = heads_.LargestOfHeads(
           pass, HeadGroups::Loads::kKeys, [&](const QueryGroup& group, const HeadMemory& m) {
             return heads_.LargestIn(group, ProbabilitiesOf(pass, group, m, /*counts=*/false));
@@ -321,8 +321,8 @@ class CpuAttention final : public Op {
     using enum AttentionOperand;
     heads_.FindScales(pass, {kDvDy, kDpDy, kDpV, kDqK, kDkQ});
     HeadOperands& operands = heads_.operands();
-    if (operands.AsksLargest(kDvP)) operands.SetLargest(kDvP, largest_p_);
-    if (!operands.AsksLargest(kDqDs) && !operands.AsksLargest(kDkDs)) return;
+    if (operands.AsksLargest(pass, kDvP)) operands.SetLargest(kDvP, largest_p_);
+    if (!operands.AsksLargest(pass, kDqDs) && !operands.AsksLargest(pass, kDkDs)) return;
     const float largest = heads_.LargestOfHeads(
         pass, HeadGroups::Loads::kKeysAndValues, [&](const QueryGroup& group, const HeadMemory& m) {
           ScoreGradients(pass, group, m, Purpose::kScale, 0);

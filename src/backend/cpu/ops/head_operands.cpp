@@ -57,16 +57,20 @@ Tensor MatricesOf(const AttentionSpec& spec, const AttentionSizes& sizes, Attent
 
 HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
                            const AttentionSizes& sizes)
-    : context_(context), any_(AnyRounds(spec.attention_operands)) {
+    : context_(context), judged_(spec.judged_operands), any_(AnyRounds(spec.attention_operands)) {
   for (std::size_t i = 0; i < kAttentionOperands; ++i) {
     const auto operand = static_cast<AttentionOperand>(i);
     const AttentionTensor tensor = TensorOf(operand);
     One& one = all_[i];
     one.rounding = spec.attention_operands[i];
-    if (!one.rounding.rounds) continue;
     const bool of_keys = tensor == AttentionTensor::kK || tensor == AttentionTensor::kV;
     one.heads = of_keys ? sizes.kv_heads : sizes.heads;
     one.down = SumsOverRows(operand);
+    if (!judged_.empty()) {
+      one.bf16 = IsBf16(spec, tensor);
+      one.judged.resize(static_cast<std::size_t>(spec.y.shape.n * one.heads) * judged_.size());
+    }
+    if (!one.rounding.rounds) continue;
     one.lines = KeepsLines(spec, operand);
     one.codes = AddsCodes(spec, operand) && (!one.rounding.block || one.lines);
     one.bf16 = IsBf16(spec, tensor);
@@ -87,11 +91,16 @@ HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
   }
 }
 
-bool HeadOperands::AsksLargest(AttentionOperand operand) const {
+bool HeadOperands::AsksLargest(const Pass& pass, AttentionOperand operand) const {
+  const auto asks = [](const BlockFormat& format) {
+    return format.tensor_scale && !format.row_scaled;
+  };
+  if (Judges(pass) && std::any_of(judged_.begin(), judged_.end(),
+                                  [&](const auto& judged) { return asks(judged.format); }))
+    return true;
   const OperandRounding& rounding = Of(operand).rounding;
-  const bool of_blocks =
-      rounding.block && rounding.block->tensor_scale && !rounding.block->row_scaled;
-  return rounding.rounds && (rounding.current != nullptr || of_blocks);
+  return rounding.rounds &&
+         (rounding.current != nullptr || (rounding.block && asks(*rounding.block)));
 }
 
 void HeadOperands::SetLargest(AttentionOperand operand, float largest) {
@@ -164,6 +173,45 @@ void HeadOperands::KeepBlockScales(const One& one, const BlockLayout& layout,
                            RoundOnly(format.element));
 }
 
+BlockLayout HeadOperands::LayoutOf(const One& one, const BlockFormat& format,
+                                   const HeadMatrix& flat) {
+  if (one.down && !format.square) return {flat.columns, 1, flat.rows, 1, 0, flat.columns};
+  return {1, flat.rows, flat.columns, flat.columns, flat.columns, 1};
+}
+
+void HeadOperands::Judge(AttentionOperand operand, std::int64_t image, std::int64_t head,
+                         const HeadMatrix& from, float* memory) {
+  One& one = all_[IndexOf(operand)];
+  const std::int64_t n = from.rows * from.columns, number = image * one.heads + head;
+  float *flat = memory, *rounded = memory + AttentionSizes::Padded(n);
+  for (std::int64_t row = 0; row < from.rows; ++row)
+    std::copy_n(from.values + row * from.step, from.columns, flat + row * from.columns);
+  const BlockKernels& kernels = BlockKernelsOf(context_.kernels);
+  for (std::size_t i = 0; i < judged_.size(); ++i) {
+    BlockArgs args;
+    args.format = judged_[i].format, args.bf16_input = one.bf16;
+    args.layout = LayoutOf(one, args.format, {flat, from.rows, from.columns, from.columns});
+    args.from = args.to = {rounded, Storage::kF32};
+    const BlockGrid grid = BlockGridOf(args.format, one.bf16);
+    const std::vector<float> amaxes =
+        args.format.row_scaled ? RowAmaxesOf(args.layout, flat) : std::vector<float>{one.largest};
+    std::copy_n(flat, n, rounded);
+    RoundBlocks(kernels, grid, amaxes, args);
+    BlockCounts& counts = one.judged[static_cast<std::size_t>(number) * judged_.size() + i];
+    counts = BlockCounts();
+    CountBlocks(grid, args.format, args.layout, amaxes, flat, rounded, counts);
+  }
+}
+
+void HeadOperands::FinishJudged(const Pass& pass, std::size_t operand) {
+  const One& one = all_[operand];
+  for (std::size_t i = 0; i < judged_.size(); ++i) {
+    BlockCounts& total = judged_[i].counts[operand] = BlockCounts();
+    for (std::int64_t head = 0; head < pass.rows * one.heads; ++head)
+      total.Add(one.judged[static_cast<std::size_t>(head) * judged_.size() + i]);
+  }
+}
+
 void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number,
                                  const HeadMatrix& flat, float* to, const Lines& lines,
                                  bool counts) {
@@ -174,9 +222,7 @@ void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number
   if (counts && CountsBlocks(pass, one.rounding))
     context_.kernels.inspect(values, n, one.stats.For(heads, number));
   BlockArgs args;
-  args.layout = one.down && !format.square
-                    ? BlockLayout{flat.columns, 1, flat.rows, 1, 0, flat.columns}
-                    : BlockLayout{1, flat.rows, flat.columns, flat.columns, flat.columns, 1};
+  args.layout = LayoutOf(one, format, flat);
   const std::vector<float> amaxes =
       format.row_scaled ? RowAmaxesOf(args.layout, flat.values) : std::vector<float>{one.largest};
   std::copy_n(flat.values, n, to);

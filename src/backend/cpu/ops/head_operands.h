@@ -1,5 +1,6 @@
-// Operands of attention's products, rounded once more (AttentionSpec::attention_operands): a whole
-// matrix of a head at a time, so that rows and blocks may run down it.
+// Operands of attention's products, rounded once more (AttentionSpec::attention_operands), or
+// judged in other formats: a whole matrix of a head at a time, so that rows and blocks may run down
+// it.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,7 +27,7 @@ class HeadOperands {
   bool Rounds(AttentionOperand operand) const { return Of(operand).rounding.rounds; }
   // Whether its scale, or that of its blocks, comes from the largest magnitude of all heads, which
   // then has to be set before Round.
-  bool AsksLargest(AttentionOperand operand) const;
+  bool AsksLargest(const Pass& pass, AttentionOperand operand) const;
   void SetLargest(AttentionOperand operand, float largest);
 
   // to = round(from), laid out as `from`; values beyond its columns become zero. head: of queries,
@@ -40,9 +41,17 @@ class HeadOperands {
   };
   void Round(const Pass& pass, AttentionOperand operand, std::int64_t image, std::int64_t head,
              const HeadMatrix& from, float* to, float* memory, const Lines& lines, bool counts);
+  // Whether AttentionSpec::judged_operands are counted in this pass.
+  bool Judges(const Pass& pass) const { return pass.bins && !judged_.empty(); }
+  // Counts what each of these formats would do to a matrix; it and its head as of Round.
+  void Judge(AttentionOperand operand, std::int64_t image, std::int64_t head,
+             const HeadMatrix& from, float* memory);
   // Joins what the heads of a call counted, of these operands.
   void Finish(const Pass& pass, AttentionOperand first, AttentionOperand last) {
-    for (std::size_t i = IndexOf(first); i <= IndexOf(last); ++i) Finish(pass, all_[i]);
+    for (std::size_t i = IndexOf(first); i <= IndexOf(last); ++i) {
+      Finish(pass, all_[i]);
+      if (Judges(pass)) FinishJudged(pass, i);
+    }
   }
 
  private:
@@ -62,10 +71,13 @@ class HeadOperands {
     float largest = 0;
     // A tensor's scale beside those of blocks: what codes carry of it (0: all), what sums are left.
     float tensor_part = 0, factor = 1;
-    std::vector<Part> parts;  // of blocks, by image and head
+    std::vector<Part> parts;          // of blocks, by image and head
+    std::vector<BlockCounts> judged;  // by image and head, then by format
   };
   const One& Of(AttentionOperand operand) const { return all_[IndexOf(operand)]; }
   void Finish(const Pass& pass, One& one);
+  void FinishJudged(const Pass& pass, std::size_t operand);
+  static BlockLayout LayoutOf(const One& one, const BlockFormat& format, const HeadMatrix& flat);
   Pass PassOfHeads(const Pass& pass, const One& one) const;
   void RoundRows(const One& one, const Rounding& rounding, const HeadMatrix& flat, float* to,
                  float* memory, float* lines) const;
@@ -76,6 +88,7 @@ class HeadOperands {
 
   Context context_;
   std::array<One, kAttentionOperands> all_;
+  std::vector<JudgedOperands> judged_;
   bool any_;
 };
 
