@@ -14,7 +14,7 @@ import norms
 import products
 from decisions import Decisions
 from exact import single
-from formats import TINY, middle
+from formats import TINY, Format, middle
 from heads import Heads
 from histograms import Histograms
 from network import Network, Precision
@@ -151,6 +151,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
                 taken = lambda *part, node=node: self.head_operand(node, *part, 1.0)
                 p, error = node.layer.forward_p(xs, taken)
                 low, high = p - error, p + error
+                self.used[node.name, "p"] = None, Format("fp32")
                 if node.layer.key("probabilities") != "fp32":
                     low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
                 value, error = node.layer.forward((low + high) / 2, (high - low) / 2, taken)

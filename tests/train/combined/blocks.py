@@ -168,9 +168,9 @@ class BlockFormat:
             mantissa, exponent = np.frexp(safe)
             steps = 2.0 ** (self.element.mantissa + 1)
             safe = np.ldexp(np.floor(mantissa * steps + 0.5) / steps, exponent)
-        k = np.frexp(safe)[1] - 1 - self.emax
+        k = np.maximum(np.frexp(safe)[1] - 1, -127) - self.emax  # subnormals have the field 0
         if self.rule == "ceil":
-            k = k + (safe != 2.0 ** (np.frexp(safe)[1] - 1))
+            k = k + ((safe != 2.0 ** (np.frexp(safe)[1] - 1)) | (safe < 2.0**-126))
         elif self.rule == "rceil":
             q = single(safe * single(1 / self.top))
             k = np.frexp(q)[1] - 1

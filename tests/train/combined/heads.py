@@ -9,7 +9,7 @@ import rules
 from accumulators import Accumulated
 from blocks import Counts
 from exact import single
-from formats import Tally, middle, stored_ends
+from formats import Format, Tally, middle, stored_ends
 from storing import Unsure
 
 ALONG_LAST = ("s.q", "s.k", "y.p", "dp.dy", "dp.v", "dq.ds")  # others: along keys or queries, the axis before
@@ -43,6 +43,7 @@ class Heads:
 
         def one(part, value, off, s_in, seen, seen_off):
             if part == "ds" and layer.key("score_gradients") == "fp32":
+                self.used[node.name, part] = None, Format("fp32")
                 return value, off, s_in
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
@@ -168,7 +169,9 @@ class Heads:
         tensor = name.split(".")[1]
         if tensor in ("p", "ds"):
             return node.name, tensor
-        return self.dy_from(node) if tensor == "dy" else (self.network.root(node.inputs[0]), "y")
+        if tensor == "dy":
+            return self.dy_from(node)
+        return self.network.root(node.inputs["qkv".index(tensor) if len(node.inputs) == 3 else 0]), "y"
 
     def head_codes(self, node, name, low, high, factor, form):
         """Keeps an operand as an accumulator adds it: values times its scale, between two ends."""
