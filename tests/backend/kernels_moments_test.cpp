@@ -19,10 +19,17 @@ struct Size {
     return square == other.square && largest == other.largest;
   }
 };
-cpu::Rounding Moments(const Style& style, BlockStats* stats, bool size_only) {
+cpu::Rounding Moments(const Style& style, BlockStats* stats, bool size_only, bool count = false) {
   cpu::Rounding rounding = Rounds(style, stats);
-  rounding.count = false, rounding.size_only = size_only;
+  rounding.count = count, rounding.size_only = size_only;
   return rounding;
+}
+// What was counted, without moments.
+Record CountsOf(BlockStats s) {
+  s.rounded_sum = s.rounded_square = s.rounded_min = s.rounded_max = 0, s.rounded_min_bits = 0;
+  Record record;
+  record.Add(s);
+  return record;
 }
 
 struct Backward {
@@ -56,7 +63,7 @@ const Pixels kWide[] = {{3, 48}, {259, 112}, {600, 32}, {17000, 33}};
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("size only: the sum of squares and the largest are those of all moments") {
+  TEST_CASE("size only, counted or not: sum of squares and largest are those of all moments") {
     for (const Kernels* kernels : KernelSets())
       ForFlat([&](const Style& style, std::size_t n, bool wild) {
         CAPTURE(kernels->name);
@@ -69,6 +76,12 @@ TEST_SUITE("cpu") {
         kernels->round(in.data(), 0.75f, out.piece(), Length(n), Moments(style, &size, true));
         CHECK(Size(all) == Size(size));
         CHECK((all.max_bits == size.max_bits || all.max_bits > 0x7f800000u));
+        kernels->round(in.data(), 0.75f, out.piece(), Length(n), Moments(style, &size, true, true));
+        CHECK(Size(all) == Size(size));
+        kernels->round(in.data(), 0.75f, out.piece(), Length(n), Moments(style, &all, false, true));
+        const Record of_all = CountsOf(all), of_size = CountsOf(size);
+        CHECK(std::memcmp(of_all.values.data(), of_size.values.data(),
+                          of_all.values.size() * sizeof(double)) == 0);
       });
   }
 

@@ -21,6 +21,20 @@ ADA_INLINE Unsigned AddNext(Unsigned (&places)[kQuickPlaces], Next& next) {
   return FullAdd(places[kPlace], first, second);
 }
 
+// Lane by lane: the first half of the lanes of `count` places becomes the sum of both halves, which
+// is one place longer.
+template <int kHalf>
+ADA_INLINE void AddHalves(std::uint32_t (*places)[kLanes], int count) {
+  std::uint32_t carry[kHalf] = {};
+  for (int p = 0; p < count; ++p)
+    for (int k = 0; k < kHalf; ++k) {
+      const std::uint32_t a = places[p][k], b = places[p][k + kHalf], one = a ^ b;
+      places[p][k] = one ^ carry[k];
+      carry[k] = (a & b) | (one & carry[k]);
+    }
+  std::memcpy(places[count], carry, sizeof carry);
+}
+
 }  // namespace
 
 // Bins are cleared here, so that one of no values is all zeros.
@@ -118,18 +132,25 @@ void BinTally::AddWords(const float* values) {
 }
 
 // Adds the sums to the bins.
-// Turns sums by place into counts by bit: place p of a bit stands for 2^p.
+// Halves of ever fewer lanes are added up bit by bit. Then place p of a bit stands for 2^p.
 void BinTally::Empty() {
   if (words_ == 0) return;
-  std::uint32_t* const counts = bins_->counts + (lowest_ - 127 - BlockBins::kLowest);
-  for (int bit = 0; bit < kBits; ++bit) {
-    Unsigned sum{};
-    for (int column = 0; column < kLanes; column += kWidth)
-#pragma GCC unroll 12
-      for (int p = 0; p < kPlaces; ++p)
-        sum += ((LoadAs<Unsigned>(sums_[p] + column) >> bit) & 1u) << p;
-    counts[bit] += static_cast<std::uint32_t>(Total((Ints)sum));
-  }
+  AddHalves<8>(sums_, kPlaces);
+  AddHalves<4>(sums_, kPlaces + 1);
+  AddHalves<2>(sums_, kPlaces + 2);
+  AddHalves<1>(sums_, kPlaces + 3);
+  constexpr int kHalves = kBits / kLanes;
+  const U own = FillU(1) << (U)LaneNumbers();  // bit k in lane k
+  U counts[kHalves]{};
+  for (int p = 0; p < kPlacesOfAll; ++p)
+    for (int half = 0; half < kHalves; ++half) {
+      const U bit = FillU(sums_[p][0] >> (half * kLanes)) & own;
+      counts[half] += (U)(bit != 0u) & FillU(1u << p);
+    }
+  std::uint32_t found[kBits];
+  for (int half = 0; half < kHalves; ++half) StoreParts(found + half * kLanes, counts[half]);
+  std::uint32_t* const bins = bins_->counts + (lowest_ - 127 - BlockBins::kLowest);
+  for (int bit = 0; bit < kBits; ++bit) bins[bit] += found[bit];
   std::memset(sums_, 0, sizeof sums_);
   words_ = 0;
 }

@@ -25,7 +25,8 @@ class BinTally {
 
  private:
   // 32 exponents have a bit at a time; twelve places count up to 4095 words in each lane.
-  static constexpr int kBits = 32, kPlaces = 12;
+  // Those of all sixteen lanes take four places more.
+  static constexpr int kBits = 32, kPlaces = 12, kPlacesOfAll = kPlaces + 4;
 
   // (u - offset()) >> 23: the bit of a magnitude u. The divisor's mantissa takes one off the
   // exponent where that is due.
@@ -40,7 +41,7 @@ class BinTally {
   std::uint32_t mantissa_ = 0;  // of the divisor
   int lowest_ = 1;              // field of the exponent that bit 0 stands for, never subnormals'
   int words_ = 0;               // summed up in every lane
-  alignas(64) std::uint32_t sums_[kPlaces][kLanes] = {};
+  alignas(64) std::uint32_t sums_[kPlacesOfAll][kLanes] = {};
 };
 
 }  // namespace ada::backend::cpu::ADA_ISA

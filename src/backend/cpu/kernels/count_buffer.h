@@ -32,7 +32,7 @@ struct DoubleSums {
   Doubles sum[2]{}, square[2]{}, l1[2]{};
 
   ADA_INLINE void Add(int half, Doubles d) {
-    sum[half] += d;
+    sum[half] = AddByProduct(sum[half], d);
     square[half] = AddSquare(square[half], d);
     l1[half] += (Doubles)((Longs)d & std::numeric_limits<std::int64_t>::max());
   }

@@ -49,6 +49,17 @@ ADA_INLINE Doubles AddSquare(Doubles sum, Doubles d) {
 #endif
 }
 
+// sum + d, on the units that multiply.
+ADA_INLINE Doubles AddByProduct(Doubles sum, Doubles d) {
+#if defined(__AVX512F__)
+  __m512d one = _mm512_set1_pd(1);
+  asm("" : "+v"(one));
+  return (Doubles)_mm512_fmadd_pd((__m512d)d, one, (__m512d)sum);
+#else
+  return sum + d;
+#endif
+}
+
 // The word in which only this bit is set; 0 if there is no such bit.
 ADA_INLINE Unsigned BitAt(Unsigned bit) {
 #if defined(__AVX512F__)

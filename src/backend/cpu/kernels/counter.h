@@ -319,9 +319,8 @@ class Counter {
   [[no_unique_address]] std::conditional_t<kCount, CountTally, NoTally> tally_;
 };
 
-// Calls f(count, moments) with both as compile-time constants. Where values are counted all moments
-// are taken.
-// Five combinations are compiled for each mode.
+// Calls f(count, moments) with both as compile-time constants.
+// Six combinations are compiled for each mode.
 template <class Mode, class Call>
 ADA_INLINE void DispatchStats(const Rounding& rounding, Call&& f) {
   constexpr std::true_type yes;
@@ -330,8 +329,9 @@ ADA_INLINE void DispatchStats(const Rounding& rounding, Call&& f) {
   constexpr std::integral_constant<Moments, Moments::kSize> size;
   constexpr std::integral_constant<Moments, Moments::kAll> all;
   if (rounding.stats == nullptr || (!rounding.count && !rounding.moments)) return f(no, none);
-  if (rounding.count) return rounding.moments ? f(yes, all) : f(yes, none);
-  rounding.size_only ? f(no, size) : f(no, all);
+  if (rounding.count && !rounding.moments) return f(yes, none);
+  if (rounding.size_only) return rounding.count ? f(yes, size) : f(no, size);
+  rounding.count ? f(yes, all) : f(no, all);
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

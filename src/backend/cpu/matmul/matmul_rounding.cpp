@@ -71,16 +71,18 @@ void MatmulRounding::Measure(RoundingStats& stats, const Shape& shape, int block
 }
 
 MatmulRounding::Destination MatmulRounding::DestinationOfY(const Chunk& chunk, float* values) {
-  if (Plain(y_stats_, spec_.y, chunk.pass)) return {At(spec_.y, chunk.image), y_factor_, true};
-  return {{values, Storage::kF32}, y_factor_, false};
+  if (Plain(y_stats_, spec_.y, chunk.pass))
+    return {At(spec_.y, chunk.image), y_factor_, true, false};
+  return {{values, Storage::kF32}, y_factor_, false, true};
 }
 MatmulRounding::Destination MatmulRounding::DestinationOfDx(const Chunk& chunk, float* values,
                                                             float alpha) {
   // Two factors can be combined if the product with alpha is exact.
   const bool one_factor = dx_factor_ == 1 || IsPowerOfTwo(alpha);
   if (one_factor && !tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
-    return {At(spec_.dx.tensor, chunk.image), alpha * dx_factor_, true};
-  return {{values, Storage::kF32}, dx_factor_, false};
+    return {At(spec_.dx.tensor, chunk.image), alpha * dx_factor_, true, false};
+  // What a tail has added up cannot be taken back where a later block turns out to be unusable.
+  return {{values, Storage::kF32}, dx_factor_, false, !tail_.wanted()};
 }
 
 void MatmulRounding::CloseY(const Chunk& chunk, const Destination& to,

@@ -28,6 +28,7 @@ class MatmulRounding {
     TensorSpan out;
     float factor;
     bool plain;
+    bool by_block;  // whether blocks of `values` may be closed before all others are made
   };
   Destination DestinationOfY(const Chunk& chunk, float* values);
   Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);

@@ -58,11 +58,10 @@ TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count, bool si
 
 ExponentBins MergeBins(const BlockBins* blocks, std::int64_t count, float scale) {
   ExponentBins total;
-  const int first = BlockBins::kLowest - Split(scale).exponent;
+  std::int64_t* const bins = &total[BlockBins::kLowest - Split(scale).exponent];
   for (std::int64_t i = 0; i < count; ++i) {
     const BlockBins& b = blocks[i];
-    for (int k = 0; k < BlockBins::kExponents; ++k)
-      if (b.counts[k] != 0) total[first + k] += b.counts[k];
+    for (int k = 0; k < BlockBins::kExponents; ++k) bins[k] += b.counts[k];
     total.zeros += b.zeros, total.inf += b.inf, total.nan += b.nan;
   }
   return total;

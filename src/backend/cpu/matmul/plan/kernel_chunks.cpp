@@ -253,42 +253,52 @@ bool KernelChunks::InRange(const NumberFormat& format, const TensorSpan& values,
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
 
-ChunkConvolution::Call KernelChunks::CallFor(const Way& way, const TensorSpan& in, const Buffers& b,
-                                             const Chunk& chunk) const {
-  ChunkConvolution::Call call;
-  call.in = in;
-  call.images = static_cast<int>(chunk.images);
+// Winograd's algorithm makes what waits in fp32 to be rounded one reduction block at a time: a
+// whole chunk of it would push the weights and the sums of tiles out of the cache.
+template <class Close>
+bool KernelChunks::Convolve(const Way& way, ChunkConvolution::Call call, const Shape& in, int block,
+                            const Chunk& chunk, const Buffers& b,
+                            const MatmulRounding::Destination& to, const Close& close) const {
+  const TensorSpan begin = call.in;
+  call.out = to.out, call.factor = to.factor;
   call.weights = way.weights.data();
-  call.largest = b.largest;
   call.scratch = b.tiles;
-  return call;
+  const std::int64_t step = by_winograd_ && to.by_block ? block : chunk.images;
+  for (std::int64_t i = 0; i < chunk.images; i += step) {
+    const Chunk part{chunk.pass, chunk.image + i, std::min(step, chunk.images - i), chunk.worker};
+    call.in = Advance(begin, i * in.per_image());
+    call.images = static_cast<int>(part.images);
+    call.largest = b.largest + i / block;
+    way.convolution->Run(call);
+    if (!Usable(call.largest, BlockCount(part.images, block))) return false;
+    close(part, call.largest);
+  }
+  return true;
 }
 
 bool KernelChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfY(chunk, b.values);
-  const Way& way = forward_.taken(by_winograd_);
-  ChunkConvolution::Call call = CallFor(way, x, b, chunk);
-  call.out = to.out, call.factor = to.factor;
+  ChunkConvolution::Call call;
+  call.in = x;
   if (spec_.b) call.bias = bias_.data();
-  way.convolution->Run(call);
-  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
-  rounding_.CloseY(chunk, to, b.largest);
-  return true;
+  return Convolve(forward_.taken(by_winograd_), call, spec_.x.shape, rounding_.block_y(), chunk, b,
+                  to, [&](const Chunk& part, const std::uint32_t* largest) {
+                    rounding_.CloseY(part, to, largest);
+                  });
 }
 
 bool KernelChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
-  const Way& way = data_.taken(by_winograd_);
-  ChunkConvolution::Call call = CallFor(way, dy, b, chunk);
-  call.out = to.out, call.factor = to.factor;
-  way.convolution->Run(call);
-  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
-  rounding_.CloseDx(chunk, to, alpha, b.largest);
-  return true;
+  ChunkConvolution::Call call;
+  call.in = dy;
+  return Convolve(data_.taken(by_winograd_), call, spec_.y.shape, rounding_.block_x(), chunk, b, to,
+                  [&](const Chunk& part, const std::uint32_t* largest) {
+                    rounding_.CloseDx(part, to, alpha, largest);
+                  });
 }
 
 bool KernelChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,

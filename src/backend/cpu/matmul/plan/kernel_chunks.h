@@ -73,8 +73,12 @@ class KernelChunks final : public ChunkMatmul {
   bool Pack(bool winograd);
   void Reserve();
   Buffers BuffersOf(int worker) const;
-  ChunkConvolution::Call CallFor(const Way& way, const TensorSpan& in, const Buffers& b,
-                                 const Chunk& chunk) const;
+  // Runs a chunk and closes what it gave; false where that cannot be used. call.in: the first image
+  // of `in`'s shape; block: images of a reduction block of the results.
+  template <class Close>
+  bool Convolve(const Way& way, ChunkConvolution::Call call, const Shape& in, int block,
+                const Chunk& chunk, const Buffers& b, const MatmulRounding::Destination& to,
+                const Close& close) const;
   bool Usable(const std::uint32_t* largest, std::int64_t blocks) const;
   bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                std::int64_t images, int weight_exponent) const;
