@@ -555,7 +555,8 @@ TEST_CASE("a run without gradients in its histograms") {
   run.Add(1, "conv1", "w", {1, 2});
   run.Finish();
   const std::string said = Advice(run);
-  CHECK(Has(said, "the run has no histogram of a gradient; a run with dx and dy"));
+  CHECK(Has(said, "the run has no histogram of a"));
+  CHECK(Has(said, "a run with dx and dy"));
   CHECK(Has(said, "Recommended: keep what you have"));
   CHECK_FALSE(Has(said, "One fixed scale"));
 }

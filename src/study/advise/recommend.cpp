@@ -134,8 +134,12 @@ void PrintRanges(const RecommendOptions& options, const RunRecord& record,
   if (ranges)
     PrintConfidence(options, run, needs, *ranges, WorstProbe(options.folder), out);
   else
-    out << "How sure: little. The counts of " << Counted(record.logged_steps, "logged step")
-        << " say what was lost, not what another scale would keep.\n";
+    out << "How sure: little. "
+        << (record.logged_steps == 0
+                ? "No step was logged (log.every)."
+                : "The counts of " + Counted(record.logged_steps, "logged step") +
+                      " say what was lost, not what another scale would keep.")
+        << '\n';
   if (decided.empty()) {
     out << '\n';
     PrintWrapped("Recommended: " + Visible(NothingText(record)), 2, out);
