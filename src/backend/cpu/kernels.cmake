@@ -20,6 +20,9 @@ function(ada_kernels isa)  # the sources of one set
                          -fno-trapping-math -Wno-psabi
                          # of GCC 12's own AVX-512 headers
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>)
+  if(ADA_SANITIZE)
+    target_compile_definitions(ada_kernels_${isa} PRIVATE ADA_SANITIZED)
+  endif()
   if(ADA_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 misplaces vectors of 64 bytes in the frames that it makes for
     # detect_stack_use_after_return (loads and stores of them fault).

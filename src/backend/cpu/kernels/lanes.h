@@ -18,7 +18,11 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
+#ifdef ADA_SANITIZED  // whose checks in every copy would take the compiler minutes a file
+#define ADA_INLINE inline
+#else
 #define ADA_INLINE inline __attribute__((always_inline))
+#endif
 // For code that is rarely used (tails, formats without a mode of their own) or large where
 // registers are narrow: one copy instead of hundreds limits compile time.
 #define ADA_OUTLINE inline __attribute__((noinline))
