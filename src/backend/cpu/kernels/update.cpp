@@ -43,9 +43,14 @@ namespace {
 
 // Formulas are scalars that all backends share (update_rules.h, update_kinds.h); the compiler makes
 // vectors of the loops. kStates: how many of them the kind has here; the others are not touched.
-// kPlain: the scalars of most trainings, whose branches are gone from the loop, of which there may
-// be few where it becomes vectors.
-template <UpdateRule::Kind kKind, int kStates, bool kApart, bool kPlain, class R>
+// kScalars: those whose branches are gone from the loop, of which there may be few where it becomes
+// vectors.
+enum class Scalars : std::uint8_t { kAny, kPlain, kFewBits };  // of most trainings; of few bits
+Scalars ScalarsOf(const UpdateScalars& s) {
+  if (!s.corrected || s.weight_decay != 0 || !(s.one_minus_beta1 < 0.5f)) return Scalars::kAny;
+  return s.lerps ? Scalars::kPlain : Scalars::kFewBits;
+}
+template <UpdateRule::Kind kKind, int kStates, bool kApart, Scalars kScalars, class R>
 ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
   UpdateScalars s = args.scalars;
   if constexpr (kKind == UpdateRule::Kind::kAdam) s.amsgrad = kStates == 3;
@@ -53,8 +58,9 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
     s.centered = kStates == 3;
     if constexpr (kStates == 1) s.momentum = 0;
   }
-  if constexpr (kPlain) {
-    s.lerps = s.corrected = true;
+  if constexpr (kScalars != Scalars::kAny) {
+    s.lerps = kScalars == Scalars::kPlain;
+    s.corrected = true;
     s.weight_decay = 0;
     if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
   }
@@ -82,16 +88,36 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
   }
 }
 
+// Whether two grids of signed formats without a table round alike.
+bool RoundAlike(const NumberGrid& a, const NumberGrid& b) {
+  return a.is_signed && b.is_signed && a.table == 0 && b.table == 0 && a.exact == b.exact &&
+         a.shift == b.shift && a.lowest_exponent == b.lowest_exponent && a.tie == b.tie &&
+         a.overflow_min == b.overflow_min && a.over == b.over && a.nan_keep == b.nan_keep &&
+         a.zero_sign == b.zero_sign;
+}
+
 template <UpdateRule::Kind kKind, int kStates>
 void Apply(const UpdateArgs& args) {
-  if (args.arithmetic != nullptr)
-    return Loop<kKind, kStates, true, false>(args, RoundedTo{*args.arithmetic});
-  if (args.step != nullptr) return Loop<kKind, kStates, true, false>(args, Unrounded());
+  // A loop whose grid is a constant becomes one of vectors.
+  static constexpr NumberGrid kGrid = GridOf(kBf16);
+  const Scalars scalars = ScalarsOf(args.scalars);
+  if (args.arithmetic != nullptr) {
+    if (scalars == Scalars::kPlain && RoundAlike(*args.arithmetic, kGrid))
+      return Loop<kKind, kStates, true, Scalars::kPlain>(args, RoundedTo{kGrid});
+    return Loop<kKind, kStates, true, Scalars::kAny>(args, RoundedTo{*args.arithmetic});
+  }
+  if (args.step != nullptr) {
+    if (scalars == Scalars::kPlain)
+      return Loop<kKind, kStates, true, Scalars::kPlain>(args, Unrounded());
+    if constexpr (kKind == UpdateRule::Kind::kAdam)
+      if (scalars == Scalars::kFewBits)
+        return Loop<kKind, kStates, true, Scalars::kFewBits>(args, Unrounded());
+    return Loop<kKind, kStates, true, Scalars::kAny>(args, Unrounded());
+  }
   if constexpr (kKind != UpdateRule::Kind::kMuon) {
-    const UpdateScalars& s = args.scalars;
-    if (s.lerps && s.corrected && s.weight_decay == 0 && s.one_minus_beta1 < 0.5f)
-      return Loop<kKind, kStates, false, true>(args, Unrounded());
-    Loop<kKind, kStates, false, false>(args, Unrounded());
+    if (scalars == Scalars::kPlain)
+      return Loop<kKind, kStates, false, Scalars::kPlain>(args, Unrounded());
+    Loop<kKind, kStates, false, Scalars::kAny>(args, Unrounded());
   }
 }
 
