@@ -1,5 +1,6 @@
 // Kernels on fp32 parameters and their gradients.
 #include <algorithm>
+#include <type_traits>
 
 #include "number/host_device.h"
 
@@ -43,27 +44,8 @@ namespace {
 
 // Formulas are scalars that all backends share (update_rules.h, update_kinds.h); the compiler makes
 // vectors of the loops. kStates: how many of them the kind has here; the others are not touched.
-// kScalars: those whose branches are gone from the loop, of which there may be few where it becomes
-// vectors.
-enum class Scalars : std::uint8_t { kAny, kPlain, kFewBits };  // of most trainings; of few bits
-Scalars ScalarsOf(const UpdateScalars& s) {
-  if (!s.corrected || s.weight_decay != 0 || !(s.one_minus_beta1 < 0.5f)) return Scalars::kAny;
-  return s.lerps ? Scalars::kPlain : Scalars::kFewBits;
-}
-template <UpdateRule::Kind kKind, int kStates, bool kApart, Scalars kScalars, class R>
-ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
-  UpdateScalars s = args.scalars;
-  if constexpr (kKind == UpdateRule::Kind::kAdam) s.amsgrad = kStates == 3;
-  if constexpr (kKind == UpdateRule::Kind::kRmsprop) {
-    s.centered = kStates == 3;
-    if constexpr (kStates == 1) s.momentum = 0;
-  }
-  if constexpr (kScalars != Scalars::kAny) {
-    s.lerps = kScalars == Scalars::kPlain;
-    s.corrected = true;
-    s.weight_decay = 0;
-    if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
-  }
+template <UpdateRule::Kind kKind, int kStates, bool kApart, class R>
+ADA_INLINE void Values(const UpdateArgs& args, const UpdateScalars& s, const R& r) {
   constexpr bool kDirection = kKind == UpdateRule::Kind::kMuon;  // `value` is null
   const bool momentum = kStates > 0;
   float* __restrict value = args.value, * __restrict step = args.step;
@@ -86,6 +68,37 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
     if constexpr (kStates > 1) b[i] = w.b;
     if constexpr (kStates > 2) c[i] = w.c;
   }
+}
+
+// kScalars: those whose branches are gone from the loop, of which there may be few where it becomes
+// vectors.
+enum class Scalars : std::uint8_t { kAny, kPlain, kFewBits };  // of most trainings; of few bits
+Scalars ScalarsOf(const UpdateScalars& s) {
+  if (!s.corrected || s.weight_decay != 0 || !(s.one_minus_beta1 < 0.5f)) return Scalars::kAny;
+  return s.lerps ? Scalars::kPlain : Scalars::kFewBits;
+}
+template <UpdateRule::Kind kKind, int kStates, bool kApart, Scalars kScalars, class R>
+ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
+  UpdateScalars s = args.scalars;
+  if constexpr (kKind == UpdateRule::Kind::kAdam) s.amsgrad = kStates == 3;
+  if constexpr (kKind == UpdateRule::Kind::kRmsprop) {
+    s.centered = kStates == 3;
+    if constexpr (kStates == 1) s.momentum = 0;
+  }
+  if constexpr (kScalars != Scalars::kAny) {
+    s.lerps = kScalars == Scalars::kPlain;
+    s.corrected = true;
+    s.weight_decay = 0;
+    if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
+  }
+  // The compiler does not take this branch out of a loop with roundings by itself.
+  if constexpr (kScalars == Scalars::kPlain && !std::is_same_v<R, Unrounded>) {
+    if (s.keep == 1) {
+      s.keep = 1;
+      return Values<kKind, kStates, kApart>(args, s, r);
+    }
+  }
+  Values<kKind, kStates, kApart>(args, s, r);
 }
 
 // Whether two grids of signed formats without a table round alike.
