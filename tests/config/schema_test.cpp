@@ -263,11 +263,11 @@ TEST_SUITE("cpu") {
           R"({"description":"magnitude below which a gradient counts as lost (policy: adaptive). )"
           R"(Default: the format's smallest subnormal","type":"number","exclusiveMinimum":0,)"
           R"("maximum":3.4028234663852886e+38})");
-    CHECK(
-        SchemaOf(schema, "log.statistics").dump() ==
-        R"({"description":"tensors with rows in underflow.csv. Default: [dx, dy, dw], and operands )"
-        R"(where a recipe or precision rounds them","type":"array","items":)"
-        R"({"enum":["y","w","dx","dw","dy","update","operands"]},"uniqueItems":true})");
+    CHECK(SchemaOf(schema, "log.statistics").dump() ==
+          R"({"description":"tensors with rows in underflow.csv. Default: [dx, dy, dw], operands )"
+          R"(where a recipe or precision rounds them, y and w where `activations` and `weights` )"
+          R"(have fewer than 16 bits","type":"array","items":)"
+          R"({"enum":["y","w","dx","dw","dy","update","operands"]},"uniqueItems":true})");
     CHECK(SchemaOf(schema, "model.layers[].stride")["anyOf"].dump() ==
           R"([{"type":"integer","minimum":1,"maximum":1000},{"type":"array","items":)"
           R"({"type":"integer","minimum":1,"maximum":1000},"minItems":2,"maxItems":2}])");

@@ -201,7 +201,8 @@ class Heads:
         (low, high, scale_a, least_a, form), (b, _, scale_b, least_b, _) = (node.codes[name] for name in names)
         low, high, b = lines(names[0], low), lines(names[0], high), lines(names[1], b)
         if not all(np.isfinite(x).all() for x in (low, high, b)):
-            self.loose.add((node.name, product))
+            given = ("y",) if product == "forward" else ("dv", "ds", "dq", "dk")
+            self.loose |= {(node.name, tensor) for tensor in (product, *given)}
             return None
         by_rows, made = np.ndim(scale_a) or np.ndim(scale_b), []
         if by_rows:
