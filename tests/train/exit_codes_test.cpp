@@ -82,7 +82,7 @@ TEST_SUITE("cpu") {
         CHECK(o.out.empty());
       }
     }
-    // Of a run without histograms recommend has advise's answer, and says what ranges would need.
+    // Without histograms recommend gives advise's answer, and says which key gives ranges.
     const Outcome what_if = Run({"what-if", "run"}, folder.path());
     ADA_CHECK_EXIT(what_if, 3);
     CHECK(Contains(what_if.err, "log.histogram_every"));
