@@ -93,6 +93,9 @@ def main():
     if options.torch:
         measure_torch(options)
         return
+    if not PROGRAM.exists():
+        sys.exit("updates.py: build/bench_updates is missing: "
+                 "cmake --build build --target bench_updates")
     print(f"{machine.describe()}, {options.threads} threads; milliseconds\n")
     header = ["optimizer"]
     for of in TIMES:
