@@ -11,7 +11,6 @@
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/sequence_kernels.h"
 #include "backend/cpu/value_kernels.h"
-#include "backend/cpu/whole_update_kernels.h"
 #include "error.h"
 
 #if defined(__x86_64__)
@@ -99,18 +98,16 @@ struct Tables {
   const ValueKernels& values;
   const BlockKernels& blocks;
   const AccumulateKernels& accumulate;
-  const WholeUpdateKernels& whole_updates;
 };
 
 #if defined(__x86_64__)
 // The best first.
-constexpr Tables kTables[] = {
-    {avx512::kTable, avx512::kSequenceTable, avx512::kValueTable, avx512::kBlockTable,
-     avx512::kAccumulateTable, avx512::kWholeUpdateTable},
-    {avx2::kTable, avx2::kSequenceTable, avx2::kValueTable, avx2::kBlockTable,
-     avx2::kAccumulateTable, avx2::kWholeUpdateTable},
-    {sse2::kTable, sse2::kSequenceTable, sse2::kValueTable, sse2::kBlockTable,
-     sse2::kAccumulateTable, sse2::kWholeUpdateTable}};
+constexpr Tables kTables[] = {{avx512::kTable, avx512::kSequenceTable, avx512::kValueTable,
+                               avx512::kBlockTable, avx512::kAccumulateTable},
+                              {avx2::kTable, avx2::kSequenceTable, avx2::kValueTable,
+                               avx2::kBlockTable, avx2::kAccumulateTable},
+                              {sse2::kTable, sse2::kSequenceTable, sse2::kValueTable,
+                               sse2::kBlockTable, sse2::kAccumulateTable}};
 
 MatmulKernels With(const WinogradKernels& winograd, MatmulKernels table) {
   table.winograd = &winograd;
@@ -128,8 +125,7 @@ std::vector<MatmulKernels> MatmulsOf(std::string_view isa) {
 }
 #else
 constexpr Tables kTables[] = {{generic::kTable, generic::kSequenceTable, generic::kValueTable,
-                               generic::kBlockTable, generic::kAccumulateTable,
-                               generic::kWholeUpdateTable}};
+                               generic::kBlockTable, generic::kAccumulateTable}};
 
 std::vector<MatmulKernels> MatmulsOf(std::string_view) { return {}; }
 #endif
@@ -167,9 +163,6 @@ const ValueKernels& ValueKernelsOf(const Kernels& kernels) { return TablesOf(ker
 const BlockKernels& BlockKernelsOf(const Kernels& kernels) { return TablesOf(kernels).blocks; }
 const AccumulateKernels& AccumulateKernelsOf(const Kernels& kernels) {
   return TablesOf(kernels).accumulate;
-}
-const WholeUpdateKernels& WholeUpdateKernelsOf(const Kernels& kernels) {
-  return TablesOf(kernels).whole_updates;
 }
 
 std::vector<MatmulKernels> SelectMatmulKernels() {

@@ -11,10 +11,7 @@ class DrawLanguage(Draw):
         vocabulary, positions = shape
         width, layers = self.one(4, 8), []
 
-        def put(kind, **keys):
-            name = self.one("", "a.", "b1.") + kind[:4].replace("_", "") + str(len(layers) + 1)
-            layers.append({"name": name, "kind": kind, **keys})
-            return name
+        put = lambda kind, **keys: self.named(layers, kind, **keys)
 
         def norm():
             kind = self.one("rms_norm", "rms_norm", "layer_norm", None)
@@ -68,16 +65,12 @@ class DrawLanguage(Draw):
 
     def arrays(self, config, shape):
         """Tokens, and what follows each; some targets are left out. Parts of a batch may be equal."""
-        batch, steps = config["data"]["batch_size"], config["train"]["max_steps"]
-        count, most = batch * (steps if self.chance(0.7) else max(1, steps - 1)), config["model"]["classes"]
+        count, most = self.samples(config), config["model"]["classes"]
         tokens = self.g.integers(0, most, (count, shape[1]))
         targets = self.g.integers(0, most, (count, shape[1]))
         targets = np.where(self.g.random(targets.shape) < self.one(0.0, 0.3), -100, targets)
         targets[:, 0] = np.maximum(targets[:, 0], 0)
-        parts = config["train"].get("accumulate", 1)
-        if parts > 1 and self.chance(0.6):
-            part = np.arange(count) // batch * batch + np.arange(count) % (batch // parts)
-            tokens, targets = tokens[part], targets[part]
+        tokens, targets = self.equal_parts(config, tokens, targets)
         return {
             "train.tokens": tokens.astype(np.int32),
             "train.targets": targets.astype(np.int32),

@@ -54,6 +54,12 @@ class DrawLayers:
         if self.chance(p):
             keys[name] = self.one(*choices)
 
+    def named(self, layers, kind, prefixes=("", "a.", "b1."), **keys):
+        """Adds a layer; its name."""
+        name = self.one(*prefixes) + kind[:4].replace("_", "") + str(len(layers) + 1)
+        layers.append({"name": name, "kind": kind, **keys})
+        return name
+
     def network(self, shape, classes):
         """Layers of an image's classifier."""
         self.begin(shape)
@@ -74,8 +80,7 @@ class DrawLayers:
 
     def put(self, kind, gives, **keys):
         """Adds a layer that gives this shape; its name."""
-        name = self.one("", "", "a.", "b1.") + kind[:4].replace("_", "") + str(len(self.layers) + 1)
-        self.layers.append({"name": name, "kind": kind, **keys})
+        name = self.named(self.layers, kind, ("", "", "a.", "b1."), **keys)
         self.shapes[name], self.before = gives, name
         return name
 

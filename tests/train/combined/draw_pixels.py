@@ -129,14 +129,10 @@ class DrawPixels(DrawPolicies, Draw):
 
     def arrays(self, config, shape):
         """Pictures whose bytes are 0 or 255, and labels of pixels, 255 of those without one."""
-        batch, steps = config["data"]["batch_size"], config["train"]["max_steps"]
-        count, classes = batch * (steps if self.chance(0.7) else max(1, steps - 1)), config["model"]["classes"]
+        count, classes = self.samples(config), config["model"]["classes"]
         x = (255 * self.g.integers(0, 2, (count, *shape[1:], 3))).astype(np.uint8)
         labels = self.g.integers(0, classes, (count, *shape[1:]))
         labels = np.where(self.g.random(labels.shape) < self.one(0.0, 0.3), 255, labels)
         labels[:, 0, 0] = np.arange(count) % classes
-        parts = config["train"].get("accumulate", 1)
-        if parts > 1 and self.chance(0.6):
-            part = np.arange(count) // batch * batch + np.arange(count) % (batch // parts)
-            x, labels = x[part], labels[part]
+        x, labels = self.equal_parts(config, x, labels)
         return {"train": x, "trainannot": labels.astype(np.uint8), "test": x[:1], "testannot": labels[:1].astype(np.uint8)}

@@ -8,11 +8,6 @@ from draws import Draw
 class Blocks:
     """Blocks of attention or of an MLP, added to what is before them."""
 
-    def named(self, layers, kind, **keys):
-        name = self.one("", "a.", "b1.") + kind[:4].replace("_", "") + str(len(layers) + 1)
-        layers.append({"name": name, "kind": kind, **keys})
-        return name
-
     def blocks(self, layers, width, causal):
         put = lambda kind, **keys: self.named(layers, kind, **keys)
         for _ in range(self.whole(1, 2)):

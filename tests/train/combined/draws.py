@@ -289,19 +289,29 @@ class Draw(DrawLayers, DrawMore):
         self.more(config)
         return config, shape
 
+    def samples(self, config):
+        """How many there are: steps of one epoch, or one less."""
+        steps = config["train"]["max_steps"]
+        return config["data"]["batch_size"] * (steps if self.chance(0.7) else max(1, steps - 1))
+
+    def equal_parts(self, config, *arrays):
+        """By chance all parts of a batch are its first: what the dump has of the last one holds for all."""
+        batch, parts = config["data"]["batch_size"], config["train"].get("accumulate", 1)
+        if parts == 1 or not self.chance(0.6):
+            return arrays
+        all_of_them = np.arange(len(arrays[0]))
+        part = all_of_them // batch * batch + all_of_them % (batch // parts)
+        return tuple(a[part] for a in arrays)
+
     def arrays(self, config, shape):
         """Images that are whole numbers times a power of two, another one for each batch where they grow."""
-        batch, steps = config["data"]["batch_size"], config["train"]["max_steps"]
-        count = batch * (steps if self.chance(0.7) else max(1, steps - 1))
+        batch, count = config["data"]["batch_size"], self.samples(config)
         x = self.g.integers(-4, 5, (count, shape[1], shape[2], shape[0])).astype(np.float32)
         unit = 2.0 ** self.whole(-4, 0) if self.chance(0.8) else 2.0 ** self.whole(-14, 12)
         growth = 2.0 ** self.one(0, 0, 1, 2, -2, 6)
         x *= unit * growth ** (np.arange(count) // batch)[:, None, None, None].astype(np.float32)
         labels = self.g.integers(0, config["model"]["classes"], count)
-        parts = config["train"].get("accumulate", 1)
-        if parts > 1 and self.chance(0.6):  # equal parts: what the dump has of the last one holds for all
-            part = np.arange(count) // batch * batch + np.arange(count) % (batch // parts)
-            x, labels = x[part], labels[part]
+        x, labels = self.equal_parts(config, x, labels)
         if not labels.any():  # two classes at least
             labels[:] = 1
         return {

@@ -61,84 +61,66 @@ class BatchNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """layer_norm and rms_norm of pixels."""
+    """layer_norm and rms_norm: over the channels of each pixel."""
 
     def setup(self):
         self.shape = c = self.shapes[0]
-        self.center = self.keys["kind"] == "layer_norm"
+        self.center = self.keys["kind"] != "rms_norm"
         self.params = {"weight": np.ones(c[0])}
         if self.center and self.key("bias", True):
             self.params["bias"] = np.zeros(c[0])
+        self.count = c[0]  # values that are normalized together
+
+    def over(self, of, a):
+        """np.mean or np.max of what is normalized together, in a shape that meets a's."""
+        return of(a, axis=1, keepdims=True)
+
+    def mean(self, a):
+        return self.over(np.mean, a)
 
     def forward(self, xs):
         x = xs[0]
         gamma = self.params["weight"].reshape(1, -1, 1, 1)
         beta = self.params.get("bias", np.zeros(x.shape[1])).reshape(1, -1, 1, 1)
-        mean = x.mean(1, keepdims=True) if self.center else 0.0
-        square = ((x - mean) ** 2).mean(1, keepdims=True)
-        self.inverse = 1 / np.sqrt(square + self.key("eps", 1e-6 if self.center else 1e-5))
+        mean = self.mean(x) if self.center else 0.0
+        square = self.mean((x - mean) ** 2)
+        self.inverse = 1 / np.sqrt(square + self.key("eps", 1e-6 if self.keys["kind"] == "layer_norm" else 1e-5))
         self.x_hat = (x - mean) * self.inverse
         value = gamma * self.x_hat + beta
         error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta))
-        self.x_hat_error = self.inverse * _span(x, 1) * 1e-6 * self.center  # x - mean is off by the roundings of both
+        span = np.broadcast_to(self.over(np.max, np.abs(x)), x.shape)
+        self.x_hat_error = self.inverse * span * 1e-6 * self.center  # x - mean is off by the roundings of both
         error = error + np.abs(gamma) * self.x_hat_error
         return value, np.where(np.isfinite(error), error, 0)
 
     def backward(self, dy):
         gamma = self.params["weight"].reshape(1, -1, 1, 1)
         g = dy * gamma
-        if np.isfinite(g).all() and np.abs(g * np.maximum(np.abs(self.x_hat), 1)).sum(1).max() > MOST:
-            raise Unsure("sums of a layer norm beyond fp32")
-        a = g.mean(1, keepdims=True) if self.center else 0.0
-        b = (g * self.x_hat).mean(1, keepdims=True)
+        if np.isfinite(g).all() and self.mean(np.abs(g * np.maximum(np.abs(self.x_hat), 1))).max() > MOST / self.count:
+            raise Unsure("sums of a norm beyond fp32")
+        a = self.mean(g) if self.center else 0.0
+        b = self.mean(g * self.x_hat)
         value = self.inverse * (g - a - self.x_hat * b)
-        terms = (
-            np.abs(g)
-            + np.abs(g).mean(1, keepdims=True) * self.center
-            + np.abs(self.x_hat) * np.abs(g * self.x_hat).mean(1, keepdims=True)
-        )
+        terms = np.abs(g) + self.mean(np.abs(g)) * self.center + np.abs(self.x_hat) * self.mean(np.abs(g * self.x_hat))
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             if name in self.params:
                 off = np.abs(dy) * self.x_hat_error if name == "weight" else 0.0
                 self.grads[name] = part.sum((0, 2, 3)), (np.abs(part) * 4e-6 + off).sum((0, 2, 3))
-        b_off = (np.abs(g) * self.x_hat_error).mean(1, keepdims=True)
+        b_off = self.mean(np.abs(g) * self.x_hat_error)
         terms = terms * 6e-6 + self.x_hat_error * np.abs(b) + np.abs(self.x_hat) * b_off
         return [(value, self.inverse * terms)]
 
 
-class GroupNorm(Layer):
+class GroupNorm(LayerNorm):
     """group_norm: over the channels of a group and all pixels of an image."""
 
     def setup(self):
-        self.shape = c = self.shapes[0]
-        self.params = {"weight": np.ones(c[0]), "bias": np.zeros(c[0])}
+        super().setup()
+        self.count = int(np.prod(self.shape)) // self.keys["groups"]
 
-    def by_group(self, a):
-        return a.reshape(len(a), self.keys["groups"], -1)
-
-    def forward(self, xs):
-        x = self.by_group(xs[0])
-        gamma, beta = (self.params[k].reshape(1, -1, 1, 1) for k in ("weight", "bias"))
-        mean = x.mean(2, keepdims=True)
-        self.inverse = 1 / np.sqrt(((x - mean) ** 2).mean(2, keepdims=True) + self.key("eps", 1e-5))
-        back = lambda a: (a + np.zeros(x.shape)).reshape(xs[0].shape)
-        self.x_hat = back((x - mean) * self.inverse)
-        self.x_hat_error = back(self.inverse * _span(x, 2) * 1e-6)
-        value = gamma * self.x_hat + beta
-        error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta)) + np.abs(gamma) * self.x_hat_error
-        return value, np.where(np.isfinite(error), error, 0)
-
-    def backward(self, dy):
-        gamma = self.params["weight"].reshape(1, -1, 1, 1)
-        g, hat, off = (self.by_group(a) for a in (dy * gamma, self.x_hat, self.x_hat_error))
-        mean = lambda a: a.mean(2, keepdims=True)
-        value = self.inverse * (g - mean(g) - hat * mean(g * hat))
-        terms = np.abs(g) + mean(np.abs(g)) + np.abs(hat) * mean(np.abs(g * hat))
-        terms = terms * 6e-6 + off * np.abs(mean(g * hat)) + np.abs(hat) * mean(np.abs(g) * off)
-        for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
-            more = np.abs(dy) * self.x_hat_error if name == "weight" else 0.0
-            self.grads[name] = part.sum((0, 2, 3)), (np.abs(part) * 4e-6 + more).sum((0, 2, 3))
-        return [(value.reshape(dy.shape), (self.inverse * terms).reshape(dy.shape))]
+    def over(self, of, a):
+        groups = a.reshape(len(a), self.keys["groups"], -1)
+        return np.broadcast_to(of(groups, axis=2, keepdims=True), groups.shape).reshape(a.shape)
 
 
 class L2(Layer):

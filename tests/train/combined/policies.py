@@ -15,6 +15,8 @@ GRADUAL = {  # preset: start, floor, ceiling, growth only where the scale stays 
     "apex": (65536.0, 0.0, 2.0**24, False),
     "jmp": (2.0**15, 1.0, math.inf, True),
     "paddle": (65536.0, 0.0, math.inf, False),
+    "apex_hysteresis": (65536.0, 0.0, math.inf, True),
+    "megatron": (2.0**32, 1.0, math.inf, False),
 }
 
 
@@ -60,26 +62,18 @@ class Hysteresis(Dynamic):
     """apex_hysteresis and megatron: the scale falls at the overflow that uses the count up."""
 
     def __init__(self, keys):
-        super().__init__({**keys, "preset": "pytorch"})
-        self.refills = keys["preset"] == "apex_hysteresis"
-        if not self.refills:
-            self.scale, self.floor, self.interval = keys.get("init_scale", 2.0**32), 1.0, keys.get("growth_interval", 1000)
-            self.stays_finite = False
+        self.refills = keys["preset"] == "apex_hysteresis"  # at each clean step, not at a growth
+        super().__init__({"growth_interval": 2000 if self.refills else 1000, **keys})
         self.most = self.left = keys.get("hysteresis", 2)
 
     def end(self, beside, finite, gradients):
-        if finite:
-            if self.refills:
-                self.left = self.most
-            before = self.clean
-            super().end(beside, True, gradients)
-            if not self.refills and before + 1 >= self.interval:
-                self.left = self.most
-            return
-        self.left -= 1
-        self.clean = 0
-        if self.left <= 0:
-            super().end(beside, False, gradients)
+        self.left -= not finite
+        if finite or self.left <= 0:
+            super().end(beside, finite, gradients)
+        else:
+            self.clean = 0
+        if finite and (self.refills or self.clean == 0):
+            self.left = self.most
 
 
 class Logarithmic(Constant):
