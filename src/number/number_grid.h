@@ -98,6 +98,7 @@ struct NumberGrid {
   double largest_value = 0;
   std::uint16_t table = 0;  // not 0: values are rounded by it, and the rest is for counts
   bool saturates = false;   // of a table
+  friend bool operator==(const NumberGrid&, const NumberGrid&) = default;
 };
 
 // The grid of a format with a table, and rounding by it (number/table_grid.h). On the host alone.

@@ -8,8 +8,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/values.c
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/lrn.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/softmax.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/grouped_norm.cpp
-                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/update.cpp
-                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/whole_updates.cpp PROPERTIES
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/update.cpp PROPERTIES
                             COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set(ADA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c -mfma -mprefer-vector-width=512)
 function(ada_kernels isa)  # the sources of one set

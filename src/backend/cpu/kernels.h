@@ -219,6 +219,16 @@ struct Kernels {
   // NaN -> 0, |x| > limit -> limit with the sign of x.
   void (*sanitize)(float* x, std::int64_t n, float limit);
   void (*update)(const UpdateArgs&);
+  // The next three serve updates that look at a parameter as a whole (ops/matrix_updates.h).
+  // y = factor * x + share * y: the product with x and the sum are rounded once, share * y before.
+  // x is fp32 or bf16.
+  void (*combine)(float factor, TensorSpan x, float share, float* y, std::int64_t n);
+  // sums[c] += the squares of x[., c], row by row; rows lie `step` apart.
+  void (*column_squares)(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t step,
+                         double* sums);
+  // change = gradient / sqrt(max(row * columns, least)).
+  void (*divide_by_roots)(const float* gradient, float row, const float* columns, float least,
+                          float* change, std::int64_t n);
 };
 
 // The tables of all instruction sets, whether or not this processor has them; `generic` is that of

@@ -49,5 +49,10 @@ std::uint32_t LargestStored(TensorSpan x, std::int64_t n);
 std::uint32_t SmallestStored(TensorSpan x, std::int64_t n);
 void Sanitize(float* x, std::int64_t n, float limit);
 void Update(const UpdateArgs&);
+void Combine(float factor, TensorSpan x, float share, float* y, std::int64_t n);
+void ColumnSquares(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t step,
+                   double* sums);
+void DivideByRoots(const float* gradient, float row, const float* columns, float least,
+                   float* change, std::int64_t n);
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -45,6 +45,9 @@ const Kernels kTable = {.name = ADA_TEXT(ADA_ISA),
                         .largest_stored = LargestStored,
                         .smallest_stored = SmallestStored,
                         .sanitize = Sanitize,
-                        .update = Update};
+                        .update = Update,
+                        .combine = Combine,
+                        .column_squares = ColumnSquares,
+                        .divide_by_roots = DivideByRoots};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -101,21 +101,13 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
   Values<kKind, kStates, kApart>(args, s, r);
 }
 
-// Whether two grids of signed formats without a table round alike.
-bool RoundAlike(const NumberGrid& a, const NumberGrid& b) {
-  return a.is_signed && b.is_signed && a.table == 0 && b.table == 0 && a.exact == b.exact &&
-         a.shift == b.shift && a.lowest_exponent == b.lowest_exponent && a.tie == b.tie &&
-         a.overflow_min == b.overflow_min && a.over == b.over && a.nan_keep == b.nan_keep &&
-         a.zero_sign == b.zero_sign;
-}
-
 template <UpdateRule::Kind kKind, int kStates>
 void Apply(const UpdateArgs& args) {
   // A loop whose grid is a constant becomes one of vectors.
   static constexpr NumberGrid kGrid = GridOf(kBf16);
   const Scalars scalars = ScalarsOf(args.scalars);
   if (args.arithmetic != nullptr) {
-    if (scalars == Scalars::kPlain && RoundAlike(*args.arithmetic, kGrid))
+    if (scalars == Scalars::kPlain && *args.arithmetic == kGrid)
       return Loop<kKind, kStates, true, Scalars::kPlain>(args, RoundedTo{kGrid});
     return Loop<kKind, kStates, true, Scalars::kAny>(args, RoundedTo{*args.arithmetic});
   }
@@ -176,6 +168,50 @@ void Update(const UpdateArgs& args) {
       return Apply<Kind::kMuon, 1>(args);
     case Kind::kAdafactor:
       return;  // whole matrices: cpu/ops/matrix_updates.h
+  }
+}
+
+namespace {
+
+ADA_INLINE float ValueOf(float x) { return x; }
+ADA_INLINE float ValueOf(std::uint16_t code) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(code) << 16);
+}
+
+// A product of two fp32 values is exact in double.
+template <class T>
+ADA_INLINE void CombineWith(float factor, const T* __restrict x, float share, float* __restrict y,
+                            std::int64_t n) {
+  const auto wide = static_cast<double>(factor);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float rest = share * y[i];
+    y[i] =
+        static_cast<float>(wide * static_cast<double>(ValueOf(x[i])) + static_cast<double>(rest));
+  }
+}
+
+}  // namespace
+
+void Combine(float factor, TensorSpan x, float share, float* y, std::int64_t n) {
+  if (x.storage == Storage::kBF16)
+    return CombineWith(factor, static_cast<const std::uint16_t*>(x.data), share, y, n);
+  CombineWith(factor, static_cast<const float*>(x.data), share, y, n);
+}
+
+void ColumnSquares(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t step,
+                   double* __restrict sums) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* __restrict row = x + r * step;
+    for (std::int64_t c = 0; c < columns; ++c)
+      sums[c] += static_cast<double>(row[c]) * static_cast<double>(row[c]);
+  }
+}
+
+void DivideByRoots(const float* __restrict gradient, float row, const float* __restrict columns,
+                   float least, float* __restrict change, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float square = row * columns[i];
+    change[i] = gradient[i] / std::sqrt(square < least ? least : square);
   }
 }
 

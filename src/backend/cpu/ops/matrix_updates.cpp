@@ -6,16 +6,24 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/segment_sums.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/update_args.h"
-#include "backend/cpu/whole_update_kernels.h"
 
 namespace ada::backend::cpu {
 namespace {
 
 double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 float Lerp(float from, float to, float share) { return Unrounded().Lerp(from, to, share); }
+// The sum of body(i) over n values, in double.
+template <class Body>
+double SumOf(const Context& context, std::int64_t n, const Body& body) {
+  return SumOfSegments(context, n, [&](std::int64_t first, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = first; i < first + count; ++i) sum += body(i);
+    return sum;
+  });
+}
 
 // The averages of mean squares of gradients, by row and by column; the next steps start from them.
 void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, const float* gradient,
@@ -29,13 +37,12 @@ void AverageRowsAndColumns(const Context& context, const MatrixUpdate& u, const 
   // A worker takes a strip of columns, down all rows.
   constexpr std::int64_t kStrip = 128;
   const std::int64_t strips = (m.columns + kStrip - 1) / kStrip;
-  const WholeUpdateKernels& kernels = WholeUpdateKernelsOf(context.kernels);
   context.pool.For(m.count * strips, [&](std::int64_t item, int) {
     const std::int64_t matrix = item / strips, begin = item % strips * kStrip;
     const std::int64_t count = std::min(kStrip, m.columns - begin);
     double sums[kStrip] = {};
-    kernels.column_squares(gradient + matrix * m.rows * m.columns + begin, m.rows, count, m.columns,
-                           sums);
+    context.kernels.column_squares(gradient + matrix * m.rows * m.columns + begin, m.rows, count,
+                                   m.columns, sums);
     for (std::int64_t c = 0; c < count; ++c) {
       float& average = columns[matrix * m.columns + begin + c];
       average = Lerp(average, static_cast<float>(sums[c] / static_cast<double>(m.rows)), share);
@@ -68,14 +75,13 @@ double DivideByEstimates(const Context& context, const MatrixUpdate& u, const fl
     for (std::int64_t c = 0; c < m.columns; ++c)
       shares[static_cast<std::size_t>(matrix * m.columns + c)] /= mean;
   }
-  const WholeUpdateKernels& kernels = WholeUpdateKernelsOf(context.kernels);
   return SumOfSegments(context, n, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t i = first, end = first + count; i < end;) {
       const std::int64_t row = i / m.columns, column = i % m.columns;
       const std::int64_t part = std::min(m.columns - column, end - i);
-      kernels.divide_by_roots(gradient + i, rows[row],
-                              shares.data() + row / m.rows * m.columns + column, least,
-                              u.change + i, part);
+      context.kernels.divide_by_roots(gradient + i, rows[row],
+                                      shares.data() + row / m.rows * m.columns + column, least,
+                                      u.change + i, part);
       i += part;
     }
     return context.kernels.sum_squares(u.change + first, count);

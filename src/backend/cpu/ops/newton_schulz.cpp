@@ -8,10 +8,9 @@
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/pack/operand_steps.h"
 #include "backend/cpu/matmul/plan/panel_sums.h"
-#include "backend/cpu/ops/segment_sums.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"
-#include "backend/cpu/whole_update_kernels.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -282,18 +281,17 @@ class Iteration {
     const auto [a, b, c] = rule_.ns_coefficients;
     const float linear = static_cast<float>(a), cubic = static_cast<float>(b),
                 quintic = static_cast<float>(c);
-    const WholeUpdateKernels& kernels = WholeUpdateKernelsOf(context_.kernels);
     Gram(/*accumulates=*/true);
     RoundSums(gram_, [](std::int64_t, float*) {});
     Multiply(gram_, gram_, /*symmetric=*/true, m_ * m_ * m_ <= kFewProducts);
     RoundSums(polynomial_, [&](std::int64_t row, float* sums) {
-      kernels.combine(cubic, gram_.row(row), quintic, sums, m_);
+      context_.kernels.combine(cubic, gram_.row(row), quintic, sums, m_);
     });
     // torch reads the transpose of a tall matrix in the first step, by another loop.
     Multiply(polynomial_, x_, /*symmetric=*/false,
              m_ * n_ * m_ <= kFewProducts && !(tall_ && first));
     RoundSums(x_, [&](std::int64_t row, float* sums) {
-      kernels.combine(linear, x_.row(row), 1, sums, n_);
+      context_.kernels.combine(linear, x_.row(row), 1, sums, n_);
     });
   }
 

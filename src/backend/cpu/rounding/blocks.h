@@ -8,6 +8,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "backend/cpu/context.h"
 #include "backend/reductions.h"
@@ -69,6 +70,23 @@ void ForSegments(const Context& context, std::int64_t numel, Body&& body) {
   context.pool.For(Segments(numel), [&](std::int64_t segment, int worker) {
     const std::int64_t first = segment * kSegment;
     body(first, std::min(kSegment, numel - first), segment, worker);
+  });
+}
+
+// The sum of what of_segment(first, values) gives for each segment, added in their order.
+template <class OfSegment>
+double SumOfSegments(const Context& context, std::int64_t numel, const OfSegment& of_segment) {
+  std::vector<double> sums(static_cast<std::size_t>(Segments(numel)));
+  ForSegments(context, numel, [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+    sums[static_cast<std::size_t>(segment)] = of_segment(first, n);
+  });
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+inline double SumOfSquares(const Context& context, const float* x, std::int64_t numel) {
+  return SumOfSegments(context, numel, [&](std::int64_t first, std::int64_t n) {
+    return context.kernels.sum_squares(x + first, n);
   });
 }
 
