@@ -53,6 +53,13 @@ Tensor MatricesOf(const AttentionSpec& spec, const AttentionSizes& sizes, Attent
   return matrices;
 }
 
+// The same matrix without its padding, in `to`.
+HeadMatrix Flat(const HeadMatrix& from, float* to) {
+  for (std::int64_t row = 0; row < from.rows; ++row)
+    std::copy_n(from.values + row * from.step, from.columns, to + row * from.columns);
+  return {to, from.rows, from.columns, from.columns};
+}
+
 }  // namespace
 
 HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
@@ -66,14 +73,11 @@ HeadOperands::HeadOperands(const Context& context, const AttentionSpec& spec,
     const bool of_keys = tensor == AttentionTensor::kK || tensor == AttentionTensor::kV;
     one.heads = of_keys ? sizes.kv_heads : sizes.heads;
     one.down = SumsOverRows(operand);
-    if (!judged_.empty()) {
-      one.bf16 = IsBf16(spec, tensor);
-      one.judged.resize(static_cast<std::size_t>(spec.y.shape.n * one.heads) * judged_.size());
-    }
+    one.bf16 = IsBf16(spec, tensor);
+    one.judged.resize(static_cast<std::size_t>(spec.y.shape.n * one.heads) * judged_.size());
     if (!one.rounding.rounds) continue;
     one.lines = KeepsLines(spec, operand);
     one.codes = AddsCodes(spec, operand) && (!one.rounding.block || one.lines);
-    one.bf16 = IsBf16(spec, tensor);
     Gradient rounded;
     rounded.tensor = MatricesOf(spec, sizes, tensor, one.heads);
     rounded.tensor.format = one.rounding.block ? kFp32 : one.rounding.format;
@@ -179,27 +183,30 @@ BlockLayout HeadOperands::LayoutOf(const One& one, const BlockFormat& format,
   return {1, flat.rows, flat.columns, flat.columns, flat.columns, 1};
 }
 
+std::vector<float> HeadOperands::AmaxesOf(const One& one, const BlockFormat& format,
+                                          const BlockLayout& layout, const HeadMatrix& flat) {
+  return format.row_scaled ? RowAmaxesOf(layout, flat.values) : std::vector<float>{one.largest};
+}
+
 void HeadOperands::Judge(AttentionOperand operand, std::int64_t image, std::int64_t head,
                          const HeadMatrix& from, float* memory) {
   One& one = all_[IndexOf(operand)];
   const std::int64_t n = from.rows * from.columns, number = image * one.heads + head;
-  float *flat = memory, *rounded = memory + AttentionSizes::Padded(n);
-  for (std::int64_t row = 0; row < from.rows; ++row)
-    std::copy_n(from.values + row * from.step, from.columns, flat + row * from.columns);
+  float* const rounded = memory + AttentionSizes::Padded(n);
+  const HeadMatrix flat = Flat(from, memory);
   const BlockKernels& kernels = BlockKernelsOf(context_.kernels);
   for (std::size_t i = 0; i < judged_.size(); ++i) {
     BlockArgs args;
     args.format = judged_[i].format, args.bf16_input = one.bf16;
-    args.layout = LayoutOf(one, args.format, {flat, from.rows, from.columns, from.columns});
+    args.layout = LayoutOf(one, args.format, flat);
     args.from = args.to = {rounded, Storage::kF32};
     const BlockGrid grid = BlockGridOf(args.format, one.bf16);
-    const std::vector<float> amaxes =
-        args.format.row_scaled ? RowAmaxesOf(args.layout, flat) : std::vector<float>{one.largest};
-    std::copy_n(flat, n, rounded);
+    const std::vector<float> amaxes = AmaxesOf(one, args.format, args.layout, flat);
+    std::copy_n(flat.values, n, rounded);
     RoundBlocks(kernels, grid, amaxes, args);
     BlockCounts& counts = one.judged[static_cast<std::size_t>(number) * judged_.size() + i];
     counts = BlockCounts();
-    CountBlocks(grid, args.format, args.layout, amaxes, flat, rounded, counts);
+    CountBlocks(grid, args.format, args.layout, amaxes, flat.values, rounded, counts);
   }
 }
 
@@ -223,8 +230,7 @@ void HeadOperands::RoundInBlocks(const Pass& pass, One& one, std::int64_t number
     context_.kernels.inspect(values, n, one.stats.For(heads, number));
   BlockArgs args;
   args.layout = LayoutOf(one, format, flat);
-  const std::vector<float> amaxes =
-      format.row_scaled ? RowAmaxesOf(args.layout, flat.values) : std::vector<float>{one.largest};
+  const std::vector<float> amaxes = AmaxesOf(one, format, args.layout, flat);
   std::copy_n(flat.values, n, to);
   args.from = args.to = {to, Storage::kF32};
   args.format = format, args.bf16_input = one.bf16;
@@ -255,10 +261,8 @@ void HeadOperands::Round(const Pass& pass, AttentionOperand operand, std::int64_
   One& one = all_[IndexOf(operand)];
   const std::int64_t n = from.rows * from.columns, number = image * one.heads + head;
   const std::int64_t part = AttentionSizes::Padded(n);
-  float *flat = memory, *rounded = memory + part;
-  for (std::int64_t row = 0; row < from.rows; ++row)
-    std::copy_n(from.values + row * from.step, from.columns, flat + row * from.columns);
-  const HeadMatrix matrix{flat, from.rows, from.columns, from.columns};
+  float* const rounded = memory + part;
+  const HeadMatrix matrix = Flat(from, memory);
   if (one.rounding.block) {
     RoundInBlocks(pass, one, number, matrix, rounded, lines, counts);
   } else {
@@ -269,7 +273,7 @@ void HeadOperands::Round(const Pass& pass, AttentionOperand operand, std::int64_
     if (one.rounding.row_scaled)
       RoundRows(one, rounding, matrix, rounded, memory + 2 * part, lines.factors);
     else
-      context_.kernels.round(flat, 1.0f, out, n, rounding);
+      context_.kernels.round(matrix.values, 1.0f, out, n, rounding);
     // What comes back from a division is a code but for fp32's rounding.
     const float scale = one.rounding.style.per_tensor_scale != nullptr
                             ? one.rounding.style.per_tensor_scale->scale

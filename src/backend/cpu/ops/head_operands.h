@@ -78,6 +78,9 @@ class HeadOperands {
   void Finish(const Pass& pass, One& one);
   void FinishJudged(const Pass& pass, std::size_t operand);
   static BlockLayout LayoutOf(const One& one, const BlockFormat& format, const HeadMatrix& flat);
+  // The largest magnitudes that scales of blocks take: of the tensor, or of each row.
+  static std::vector<float> AmaxesOf(const One& one, const BlockFormat& format,
+                                     const BlockLayout& layout, const HeadMatrix& flat);
   Pass PassOfHeads(const Pass& pass, const One& one) const;
   void RoundRows(const One& one, const Rounding& rounding, const HeadMatrix& flat, float* to,
                  float* memory, float* lines) const;
