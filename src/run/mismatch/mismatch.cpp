@@ -153,14 +153,6 @@ class MismatchFinder {
     return graph::Graph::Build(spec, backend_, share);
   }
 
-  // What of the precision matches nothing of the network.
-  void WarnOf(const config::PrecisionConfig& precision, const graph::Graph& graph) {
-    config::Config config = config_;
-    config.precision = precision;
-    for (const std::string& line : NetworkWarnings(config, graph, image_.n, 1))
-      if (line.find(" precision.") != std::string::npos) log_.Warning(line);
-  }
-
   void LoadSides() {
     config::PrecisionConfig fp32;
     reference_ = Build(SpecOf(fp32), nullptr);
@@ -179,7 +171,9 @@ class MismatchFinder {
       MoveWeights(twin, *moved_[side], backend_);
       twins_[side] = Build(SpecOf(spec_.precision[side]), moved_[side].get());
     }
-    for (std::size_t side = 0; side < 2; ++side) WarnOf(spec_.precision[side], *moved_[side]);
+    for (std::size_t side = 0; side < 2; ++side)
+      for (const std::string& line : PrecisionWarnings(spec_.precision[side], *moved_[side]))
+        log_.Warning(line);
     for (graph::Graph* graph :
          {reference_.get(), sides_[0].get(), sides_[1].get(), twins_[0].get(), twins_[1].get()})
       graph->RefreshWeights(pass_);

@@ -212,16 +212,28 @@ void WarnOfSingleValues(const config::Config& config, const graph::Graph& graph,
   }
 }
 
+void FindInPrecision(const config::PrecisionConfig& precision, Finder& finder) {
+  for (const auto& entry : precision.layers) finder.OnPrecision("precision.layers[].match", entry);
+  for (const config::PrecisionSwitchConfig& change : precision.schedule)
+    for (const auto& entry : change.layers)
+      finder.OnPrecision("precision.schedule[].layers[].match", entry);
+}
+
 }  // namespace
+
+std::vector<std::string> PrecisionWarnings(const config::PrecisionConfig& precision,
+                                           const graph::Graph& graph) {
+  Finder finder(graph);
+  FindInPrecision(precision, finder);
+  std::vector<std::string> lines = finder.Take();
+  WarnOfTiedFormats(precision, graph, &lines);
+  return lines;
+}
 
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
                                          std::int64_t images, std::int64_t total_steps) {
   Finder finder(graph);
-  for (const auto& entry : config.precision.layers)
-    finder.OnPrecision("precision.layers[].match", entry);
-  for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
-    for (const auto& entry : change.layers)
-      finder.OnPrecision("precision.schedule[].layers[].match", entry);
+  FindInPrecision(config.precision, finder);
   const config::LogConfig& log = config.log;
   if (log.dump_every > 0)
     for (std::size_t i = 0; i < log.dump_where.size(); ++i)

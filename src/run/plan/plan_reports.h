@@ -63,6 +63,9 @@ std::string FaultText(const data::FileFault& fault);
 // norm sees a single value a channel in some micro-batch of the training's `images`.
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
                                          std::int64_t images, std::int64_t total_steps);
+// Those of the entries of precision.layers alone.
+std::vector<std::string> PrecisionWarnings(const config::PrecisionConfig& precision,
+                                           const graph::Graph& graph);
 
 // --- The time of a step ---
 
