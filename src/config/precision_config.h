@@ -75,8 +75,7 @@ struct TensorScalingConfig : scaling::TensorScaleRule {
     double x = 1, w = 1, dy = 1;  // by which values are multiplied before their rounding
     double q = 1, k = 1, v = 1, p = 1, ds = 1;  // the same in attention
   } values;
-  // The keys that were written, where `kind` was not: a recipe gives the others.
-  std::vector<std::string> given;
+  bool lacks_kind = false;  // none was written; only a recipe gives one
 };
 // How matmuls read one operand: rounded once more, or (`format` unset) as it is stored.
 struct OperandConfig {

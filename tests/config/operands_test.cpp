@@ -1,6 +1,7 @@
 // precision.operands: its forms, what beats what, recipes, and the way back to YAML.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 
 #include "config/load.h"
@@ -229,6 +230,19 @@ TEST_SUITE("cpu") {
               .find("tensor_scaling.kind: missing") != std::string::npos);
     CHECK(refused("{recipe: te_mxfp8, operands: {tensor_scaling: {power_of_two: true}}}")
               .find("tensor_scaling.kind: missing") != std::string::npos);
+    // A key that the recipe's kind does not have would change nothing.
+    for (const auto& [recipe, key, words] :
+         {std::array{"te_fp8_current", "history: 3", "does not belong to kind current"},
+          std::array{"te_fp8_delayed", "interval: 3", "only to predicted"},
+          std::array{"torchao_int8", "values: {x: 2}", "does not belong to kind row"},
+          std::array{"te_fp8_current", "reference: true", "rule torchao"}})
+      CHECK(refused(std::string("{recipe: ") + recipe + ", operands: {tensor_scaling: {" + key +
+                    "}}}")
+                .find(words) != std::string::npos);
+    const TensorScalingConfig fixed =
+        scaling("{recipe: modded_nanogpt_head, operands: {tensor_scaling: {values: {x: 3}}}}");
+    CHECK(fixed.values.x == 3);
+    CHECK(fixed.values.w == 512);
     CHECK(refused("{operands: {x: as_forward}}").find("operands.dw.x") != std::string::npos);
     CHECK(refused("{operands: {tensor_scaling: {kind: current, reference: true}}}")
               .find("rule torchao") != std::string::npos);

@@ -1,7 +1,8 @@
 // Recipes of other programs and papers: what their matmuls round, expressed as
-// `precision.operands`. A recipe is only a set of `precision.operands`: a user
-// could write out the same keys. The section's check fills it in after the keys
-// were read.
+// `precision.operands`. A user could write out the same keys. The section's check fills them in
+// after the keys were read. A new recipe is a row of kRecipes.
+#include <algorithm>
+
 #include "config/recipes.h"
 #include "config/sections/sections.h"
 #include "number/number_format.h"
@@ -124,77 +125,36 @@ OperandsConfig ModdedNanogptHead() {
   return operands;
 }
 
-OperandsConfig OperandsOf(PrecisionRecipe recipe) {
-  switch (recipe) {
-    case PrecisionRecipe::kNone:
-      return {};
-    case PrecisionRecipe::kTeFp8Current:
-      return TeFp8(Scaling::kCurrent);
-    case PrecisionRecipe::kTeFp8Delayed:
-      return TeFp8(Scaling::kDelayed);
-    case PrecisionRecipe::kTeMxfp8:
-    case PrecisionRecipe::kTorchaoMxfp8:
-      return Mxfp8();
-    case PrecisionRecipe::kTeNvfp4:
-      return Nvfp4();
-    case PrecisionRecipe::kNvfp4Pretraining:
-      return Nvfp4Pretraining();
-    case PrecisionRecipe::kDeepSeekV3:
-      return DeepSeekV3();
-    case PrecisionRecipe::kMxfp4Hadamard:
-      return Mxfp4Hadamard();
-    case PrecisionRecipe::kTorchaoFp8Tensorwise:
-      return TorchaoFp8Tensorwise();
-    case PrecisionRecipe::kTorchaoFp8Rowwise:
-      return TorchaoFp8Rowwise();
-    case PrecisionRecipe::kTorchaoFp8RowwiseGwHp:
-      return TorchaoFp8RowwiseGwHp();
-    case PrecisionRecipe::kTorchaoInt8:
-      return TorchaoInt8();
-    case PrecisionRecipe::kTorchaoNvfp4:
-      return Nvfp4();
-    case PrecisionRecipe::kModdedNanogptHead:
-      return ModdedNanogptHead();
-  }
-  return {};
-}
+struct Recipe {
+  PrecisionRecipe recipe;
+  const char* name;
+  const char* source;  // in a few words; configs/formats.md has the revisions
+  OperandsConfig (*operands)();
+};
 
-// Where a recipe comes from, in a few words; configs/README.md has the revisions.
-const char* SourceOf(PrecisionRecipe recipe) {
-  switch (recipe) {
-    case PrecisionRecipe::kNone:
-      return "";
-    case PrecisionRecipe::kTeFp8Current:
-      return "Transformer Engine, Float8CurrentScaling";
-    case PrecisionRecipe::kTeFp8Delayed:
-      return "Transformer Engine, DelayedScaling";
-    case PrecisionRecipe::kTeMxfp8:
-      return "Transformer Engine, MXFP8BlockScaling";
-    case PrecisionRecipe::kTorchaoMxfp8:
-      return "torchao, MXFP8TrainingOpConfig";
-    case PrecisionRecipe::kTeNvfp4:
-      return "Transformer Engine, NVFP4BlockScaling";
-    case PrecisionRecipe::kNvfp4Pretraining:
-      return "arXiv 2509.25149";
-    case PrecisionRecipe::kDeepSeekV3:
-      return "arXiv 2412.19437, section 3.3";
-    case PrecisionRecipe::kMxfp4Hadamard:
-      return "after arXiv 2502.20586";
-    case PrecisionRecipe::kTorchaoFp8Tensorwise:
-      return "torchao 0.18.0, Float8LinearConfig tensorwise";
-    case PrecisionRecipe::kTorchaoFp8Rowwise:
-      return "torchao 0.18.0, Float8LinearConfig rowwise";
-    case PrecisionRecipe::kTorchaoFp8RowwiseGwHp:
-      return "torchao 0.18.0, Float8LinearConfig rowwise_with_gw_hp";
-    case PrecisionRecipe::kTorchaoInt8:
-      return "torchao 0.18.0, int8_mixed_precision_training";
-    case PrecisionRecipe::kTorchaoNvfp4:
-      return "torchao 36027d8, nvfp4_training";
-    case PrecisionRecipe::kModdedNanogptHead:
-      return "KellerJordan/modded-nanogpt, January 2025";
-  }
-  return "";
-}
+constexpr Recipe kRecipes[] = {
+    {PrecisionRecipe::kTeFp8Current, "te_fp8_current", "Transformer Engine, Float8CurrentScaling",
+     [] { return TeFp8(Scaling::kCurrent); }},
+    {PrecisionRecipe::kTeFp8Delayed, "te_fp8_delayed", "Transformer Engine, DelayedScaling",
+     [] { return TeFp8(Scaling::kDelayed); }},
+    {PrecisionRecipe::kTeMxfp8, "te_mxfp8", "Transformer Engine, MXFP8BlockScaling", Mxfp8},
+    {PrecisionRecipe::kTorchaoMxfp8, "torchao_mxfp8", "torchao, MXFP8TrainingOpConfig", Mxfp8},
+    {PrecisionRecipe::kTeNvfp4, "te_nvfp4", "Transformer Engine, NVFP4BlockScaling", Nvfp4},
+    {PrecisionRecipe::kNvfp4Pretraining, "nvfp4_pretraining", "arXiv 2509.25149", Nvfp4Pretraining},
+    {PrecisionRecipe::kDeepSeekV3, "deepseek_v3", "arXiv 2412.19437, section 3.3", DeepSeekV3},
+    {PrecisionRecipe::kMxfp4Hadamard, "mxfp4_hadamard", "after arXiv 2502.20586", Mxfp4Hadamard},
+    {PrecisionRecipe::kTorchaoFp8Tensorwise, "torchao_fp8_tensorwise",
+     "torchao 0.18.0, Float8LinearConfig tensorwise", TorchaoFp8Tensorwise},
+    {PrecisionRecipe::kTorchaoFp8Rowwise, "torchao_fp8_rowwise",
+     "torchao 0.18.0, Float8LinearConfig rowwise", TorchaoFp8Rowwise},
+    {PrecisionRecipe::kTorchaoFp8RowwiseGwHp, "torchao_fp8_rowwise_gw_hp",
+     "torchao 0.18.0, Float8LinearConfig rowwise_with_gw_hp", TorchaoFp8RowwiseGwHp},
+    {PrecisionRecipe::kTorchaoInt8, "torchao_int8", "torchao 0.18.0, int8_mixed_precision_training",
+     TorchaoInt8},
+    {PrecisionRecipe::kTorchaoNvfp4, "torchao_nvfp4", "torchao 36027d8, nvfp4_training", Nvfp4},
+    {PrecisionRecipe::kModdedNanogptHead, "modded_nanogpt_head",
+     "KellerJordan/modded-nanogpt, January 2025", ModdedNanogptHead},
+};
 
 // "nvfp4 stochastically", or that the operand stays as it is stored.
 std::string OperandText(const std::optional<OperandConfig>& operand) {
@@ -223,8 +183,8 @@ const char* ScaleText(Scaling kind) {
   return "";
 }
 
-std::string RecipeText(PrecisionRecipe recipe) {
-  const OperandsConfig operands = OperandsOf(recipe);
+std::string RecipeText(const Recipe& recipe) {
+  const OperandsConfig operands = recipe.operands();
   const auto of = [&](Operand operand) {
     return OperandText(operands.by_operand[IndexOf(operand)]);
   };
@@ -233,79 +193,68 @@ std::string RecipeText(PrecisionRecipe recipe) {
   if (operands.tensor_scaling) text += std::string("; ") + ScaleText(operands.tensor_scaling->kind);
   if (operands.hadamard) text += "; dw after a Hadamard transform";
   if (operands.spared) text += "; the first and last layer spared";
-  return text + "; " + SourceOf(recipe);
+  return text + "; " + recipe.source;
 }
 
 }  // namespace
 
 std::vector<RecipeLine> Recipes() {
   std::vector<RecipeLine> lines;
-  for (const auto& [name, recipe] : RecipeNames())
-    if (recipe != PrecisionRecipe::kNone) lines.push_back({name, RecipeText(recipe)});
+  for (const Recipe& recipe : kRecipes) lines.push_back({recipe.name, RecipeText(recipe)});
   return lines;
 }
 
-const EnumNames<PrecisionRecipe>& RecipeNames() {
-  static const EnumNames<PrecisionRecipe> names = {
-      {"none", PrecisionRecipe::kNone},
-      {"te_fp8_current", PrecisionRecipe::kTeFp8Current},
-      {"te_fp8_delayed", PrecisionRecipe::kTeFp8Delayed},
-      {"te_mxfp8", PrecisionRecipe::kTeMxfp8},
-      {"torchao_mxfp8", PrecisionRecipe::kTorchaoMxfp8},
-      {"te_nvfp4", PrecisionRecipe::kTeNvfp4},
-      {"nvfp4_pretraining", PrecisionRecipe::kNvfp4Pretraining},
-      {"deepseek_v3", PrecisionRecipe::kDeepSeekV3},
-      {"mxfp4_hadamard", PrecisionRecipe::kMxfp4Hadamard},
-      {"torchao_fp8_tensorwise", PrecisionRecipe::kTorchaoFp8Tensorwise},
-      {"torchao_fp8_rowwise", PrecisionRecipe::kTorchaoFp8Rowwise},
-      {"torchao_fp8_rowwise_gw_hp", PrecisionRecipe::kTorchaoFp8RowwiseGwHp},
-      {"torchao_int8", PrecisionRecipe::kTorchaoInt8},
-      {"torchao_nvfp4", PrecisionRecipe::kTorchaoNvfp4},
-      {"modded_nanogpt_head", PrecisionRecipe::kModdedNanogptHead},
-  };
-  return names;
-}
-
 EnumNames<PrecisionRecipe> LayerRecipeNames() {
-  EnumNames<PrecisionRecipe> names = RecipeNames();
-  std::erase_if(names, [](const auto& name) { return name.second == PrecisionRecipe::kNone; });
+  EnumNames<PrecisionRecipe> names;
+  for (const Recipe& recipe : kRecipes) names.emplace_back(recipe.name, recipe.recipe);
   return names;
 }
 
-void CheckScalingKind(OperandsConfig& operands, const YamlNode& map, const ReadContext& context) {
-  if (!operands.tensor_scaling || operands.tensor_scaling->given.empty()) return;
-  const YamlNode* at = map.Find("operands");
-  if (at != nullptr && at->Find("tensor_scaling")) at = at->Find("tensor_scaling");
-  context.problems.Add(at ? *at : map, Join(context.path, "operands.tensor_scaling.kind"),
-                       "missing; only a recipe with a tensor_scaling gives it");
+const EnumNames<PrecisionRecipe>& RecipeNames() {
+  static const EnumNames<PrecisionRecipe> names = [] {
+    EnumNames<PrecisionRecipe> all = LayerRecipeNames();
+    all.insert(all.begin(), {"none", PrecisionRecipe::kNone});
+    return all;
+  }();
+  return names;
 }
 
 namespace {
 
-// A recipe's scaling with the keys that were written beside it.
-TensorScalingConfig MergedScaling(TensorScalingConfig scaling, const TensorScalingConfig& written) {
-  for (const std::string& key : written.given) {
-    if (key == "rule") scaling.system = written.system;
-    if (key == "history") scaling.history = written.history;
-    if (key == "margin") scaling.margin = written.margin;
-    if (key == "amax") scaling.amax = written.amax;
-    if (key == "power_of_two") scaling.power_of_two = written.power_of_two;
-    if (key == "reference") scaling.reference = written.reference;
-    if (key == "values") scaling.values = written.values;
+// A tensor_scaling that was written without a kind: the recipe's, with the keys that were written.
+void CompleteScaling(const std::optional<TensorScalingConfig>& recipe, TensorScalingConfig& to,
+                     const YamlNode& map, const ReadContext& context) {
+  const Entry& entry = *map.Find("operands")->FindEntry("tensor_scaling");
+  const std::string path = Join(context.path, "operands.tensor_scaling");
+  if (!recipe) {
+    context.problems.Add(entry.value, Join(path, "kind"),
+                         "missing; only a recipe with a tensor_scaling gives it");
+    return;
   }
-  return scaling;
+  // A key with a problem was told of when it was read.
+  for (const Entry& key : entry.value.entries)
+    if (!context.problems.Clean({Join(path, key.key.text)})) return;
+  to = *recipe;
+  Section section = OperandScalingSection(to);
+  for (Key& key : section.keys) key.required_for.clear();
+  for (const auto& [name, kind] : OperandScalingNames())
+    if (kind == to.kind) section.chosen = name;
+  ReadSection(entry.value, section, {context.problems, path, entry.key});
+  to.lacks_kind = false;
 }
 
 }  // namespace
 
-void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& to) {
-  const OperandsConfig from = OperandsOf(recipe);
+void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& to, const YamlNode& map,
+                    const ReadContext& context) {
+  const auto* known = std::ranges::find(kRecipes, recipe, &Recipe::recipe);
+  const OperandsConfig from = known == std::end(kRecipes) ? OperandsConfig() : known->operands();
   for (std::size_t i = 0; i < kOperands; ++i)
     if (!to.by_operand[i]) to.by_operand[i] = from.by_operand[i];
   if (!to.tensor_scaling)
     to.tensor_scaling = from.tensor_scaling;
-  else if (from.tensor_scaling && !to.tensor_scaling->given.empty())
-    to.tensor_scaling = MergedScaling(*from.tensor_scaling, *to.tensor_scaling);
+  else if (to.tensor_scaling->lacks_kind)
+    CompleteScaling(from.tensor_scaling, *to.tensor_scaling, map, context);
   if (!to.hadamard) to.hadamard = from.hadamard;
   if (!to.spared) to.spared = from.spared;
 }

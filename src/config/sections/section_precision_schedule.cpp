@@ -39,8 +39,7 @@ Section SwitchSection(PrecisionSwitchConfig& change) {
   }
   section.needs_one = {all, "an entry has to change something"};
   section.check = [&change](const YamlNode& map, const ReadContext& context) {
-    if (change.recipe) FillFromRecipe(*change.recipe, change.operands);
-    CheckScalingKind(change.operands, map, context);
+    FillFromRecipe(change.recipe.value_or(PrecisionRecipe::kNone), change.operands, map, context);
   };
   return section;
 }

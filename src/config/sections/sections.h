@@ -45,13 +45,13 @@ Key AccumulatorRuleKey(std::optional<scaling::Accumulator>& rule, std::string me
 const EnumNames<PrecisionRecipe>& RecipeNames();
 const EnumNames<OverflowKind>& OverflowNames();
 const EnumNames<TensorScalingConfig::Kind>& OperandScalingNames();
-// A key that was given beats the recipe; an operand that is set to "as stored" counts as given.
-void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands);
+// A key that was given beats the recipe; an operand that is set to "as stored" counts as given. A
+// tensor_scaling without a kind has the recipe's; it is a problem where there is none, and so is a
+// key that its kind does not have. `map` has the key `operands`.
+void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands, const YamlNode& map,
+                    const ReadContext& context);
 // The recipes without `none`.
 EnumNames<PrecisionRecipe> LayerRecipeNames();
-// After FillFromRecipe, of the map with the key `operands`: a tensor_scaling without a kind is a
-// problem, unless the recipe has given one.
-void CheckScalingKind(OperandsConfig& operands, const YamlNode& map, const ReadContext& context);
 // The key precision.schedule, and what its entries ask of each other and of the section.
 Key PrecisionScheduleKey(PrecisionConfig& precision);
 void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& map,
@@ -60,6 +60,7 @@ void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& ma
 Section SparedSection(SparedConfig& spared, const char* path);
 std::vector<Key> RoleKeys(RoleFormatsConfig& roles);
 Section LayerPrecisionSection(LayerPrecisionConfig& layer);  // one entry of precision.layers
+Section TensorScalingSection(TensorScalingConfig& scaling);  // of stored tensors
 Section OperandScalingSection(TensorScalingConfig& scaling);
 Section ScalingSection(scaling::Settings& scaling);
 // `policy` decides which keys an entry has; the section around it sets it before entries are read.
@@ -112,9 +113,10 @@ std::vector<Key> UpdateKeys(PrecisionConfig& precision);
 // A problem for each of them that the optimizer cannot have.
 void CheckUpdate(const OptimizerConfig& optimizer, const PrecisionConfig& precision,
                  const YamlNode& root, Problems& problems);
-Names TensorFormatNames();   // of formats with a sign or a zero, but for those of P3109Schema
-Key WithoutTables(Key key);  // a format's key that refuses formats with a table
-ValueSchema P3109Schema();   // a name of IEEE P3109
+Names TensorFormatNames();        // of formats with a sign or a zero, but for those of P3109Schema
+std::string TensorFormatWords();  // their names and the form of a map
+Key WithoutTables(Key key);       // a format's key that refuses formats with a table
+ValueSchema P3109Schema();        // a name of IEEE P3109
 YamlNode FormatNode(NumberFormat format);
 
 Names BlockFormatNames();
