@@ -172,9 +172,9 @@ struct UpdateTerms {
 // Roundings of single operations: of fp32 arithmetic, which makes none, and of arithmetic in a
 // format, whose operations are computed in fp32 and rounded (torch's on tensors of 16 bits).
 // A factor of an addition and a number that is added are of the tensor's type there. torch
-// interpolates, and adds products of two tensors, with a fused multiply-add, which a sum in double
-// gives. All of this is what its vectorized kernels do: they compute the last values of a tensor,
-// too few for a vector, with more roundings.
+// interpolates, and adds products of two tensors, with a fused multiply-add. All of this is what
+// its vectorized kernels do: they compute the last values of a tensor, too few for a vector, with
+// more roundings.
 struct Unrounded {
   ADA_HOST_DEVICE float operator()(float x) const { return x; }
   ADA_HOST_DEVICE float Factor(float x) const { return x; }
@@ -189,16 +189,12 @@ struct RoundedTo {
   ADA_HOST_DEVICE float operator()(float x) const { return RoundToGrid(grid, x); }
   ADA_HOST_DEVICE float Factor(float x) const { return RoundToGrid(grid, x); }
   ADA_HOST_DEVICE float AddProduct(float sum, float x, float y) const {
-    const double wide = static_cast<double>(sum) + static_cast<double>(x) * static_cast<double>(y);
-    return RoundToGrid(grid, static_cast<float>(wide));
+    return RoundToGrid(grid, std::fma(x, y, sum));
   }
   ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
     const float difference = to - from;
     const bool near = share < 0.5f;
-    const double sum =
-        static_cast<double>(near ? from : to) +
-        static_cast<double>(near ? share : share - 1) * static_cast<double>(difference);
-    return RoundToGrid(grid, static_cast<float>(sum));
+    return RoundToGrid(grid, std::fma(near ? share : share - 1, difference, near ? from : to));
   }
 };
 

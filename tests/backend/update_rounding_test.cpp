@@ -27,6 +27,7 @@ struct RoundedBench {
       slot.gradient.f32()[3] = 0;
       if (states > 0) slot.state1 = bench.Vector(Values(kRoundedLength));
       if (states > 1) slot.state2 = bench.Vector(Values(kRoundedLength));
+      if (states > 2) slot.state3 = bench.Vector(Values(kRoundedLength));
       slot.stream = 77 + i;
       slots.push_back(slot);
     }
@@ -170,6 +171,52 @@ TEST_SUITE("cpu") {
           CheckRounded(rule, states);
           rule.state = {kBf16, stochastic};
           CheckRounded(rule, states);
+        }
+  }
+
+  TEST_CASE(
+      "arithmetic in a format: an update that counts nothing changes what one that counts does") {
+    struct Case {
+      RoundedKind kind;
+      int states;
+    };
+    for (const Case& c :
+         {Case{RoundedKind::kSgd, 0}, Case{RoundedKind::kSgd, 1}, Case{RoundedKind::kAdam, 2},
+          Case{RoundedKind::kAdam, 3}, Case{RoundedKind::kAdamW, 2}, Case{RoundedKind::kLion, 1},
+          Case{RoundedKind::kRmsprop, 1}, Case{RoundedKind::kRmsprop, 2},
+          Case{RoundedKind::kRmsprop, 3}, Case{RoundedKind::kNadam, 2},
+          Case{RoundedKind::kRadam, 2}, Case{RoundedKind::kAdagrad, 1},
+          Case{RoundedKind::kAdamax, 2}, Case{RoundedKind::kAdopt, 2},
+          Case{RoundedKind::kAdemamix, 3}})
+      for (const NumberFormat& format : {kBf16, kFp16})
+        for (const double weight_decay : {0.0, 1e-2}) {
+          CAPTURE(static_cast<int>(c.kind));
+          CAPTURE(c.states);
+          CAPTURE(FormatName(format));
+          UpdateRule rule;
+          rule.kind = c.kind, rule.weight_decay = weight_decay;
+          rule.amsgrad = c.kind == RoundedKind::kAdam && c.states == 3;
+          if (c.kind == RoundedKind::kSgd && c.states == 1) rule.momentum = 0.9;
+          if (c.kind == RoundedKind::kRmsprop && c.states > 1) rule.momentum = 0.9;
+          rule.centered = c.kind == RoundedKind::kRmsprop && c.states == 3;
+          rule.masters.format = rule.state.format = format;
+          rule.arithmetic = UpdateRule::Arithmetic::kTorch;
+          Bench bench;
+          RoundedBench counted(bench, rule, c.states), alone(bench, rule, c.states);
+          for (int count = 1; count <= 3; ++count) {
+            UpdatePlan plan;
+            plan.step.lr = 0.01, plan.step.count = count, plan.count = true;
+            counted.op->Update(plan);
+            plan.count = false;
+            alone.op->Update(plan);
+            for (std::size_t i = 0; i < alone.slots.size(); ++i) {
+              const UpdateSlot &want = counted.slots[i], &got = alone.slots[i];
+              CheckEqual(got.value, Bench::Get(want.value));
+              if (want.state1) CheckEqual(got.state1, Bench::Get(want.state1));
+              if (want.state2) CheckEqual(got.state2, Bench::Get(want.state2));
+              if (want.state3) CheckEqual(got.state3, Bench::Get(want.state3));
+            }
+          }
         }
   }
 

@@ -13,7 +13,7 @@ namespace ada::backend::cpu {
 struct UpdateArgs {
   UpdateRule::Kind kind = UpdateRule::Kind::kSgd;  // one that looks at each value alone
   UpdateScalars scalars = {};
-  // Each operation is rounded to this grid; null: fp32. Where it is given, `step` is too.
+  // Each operation is rounded to this grid; null: fp32.
   const NumberGrid* arithmetic = nullptr;
   std::int64_t n = 0;
   float* value = nullptr;

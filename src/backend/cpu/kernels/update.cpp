@@ -62,7 +62,7 @@ ADA_INLINE void Values(const UpdateArgs& args, const UpdateScalars& s, const R& 
       if constexpr (!kDirection) value[i] = terms.base;
       step[i] = terms.step;
     } else {
-      value[i] = terms.sum();
+      value[i] = r(terms.sum());
     }
     if constexpr (kStates > 0) a[i] = w.a;
     if constexpr (kStates > 1) b[i] = w.b;
@@ -106,10 +106,16 @@ void Apply(const UpdateArgs& args) {
   // A loop whose grid is a constant becomes one of vectors.
   static constexpr NumberGrid kGrid = GridOf(kBf16);
   const Scalars scalars = ScalarsOf(args.scalars);
+  constexpr bool kDirection = kKind == UpdateRule::Kind::kMuon;  // a step alone
   if (args.arithmetic != nullptr) {
-    if (scalars == Scalars::kPlain && *args.arithmetic == kGrid)
-      return Loop<kKind, kStates, true, Scalars::kPlain>(args, RoundedTo{kGrid});
-    return Loop<kKind, kStates, true, Scalars::kAny>(args, RoundedTo{*args.arithmetic});
+    const bool plain = scalars == Scalars::kPlain && *args.arithmetic == kGrid;
+    const RoundedTo other{*args.arithmetic};
+    if (kDirection || args.step != nullptr)
+      return plain ? Loop<kKind, kStates, true, Scalars::kPlain>(args, RoundedTo{kGrid})
+                   : Loop<kKind, kStates, true, Scalars::kAny>(args, other);
+    if constexpr (!kDirection)
+      return plain ? Loop<kKind, kStates, false, Scalars::kPlain>(args, RoundedTo{kGrid})
+                   : Loop<kKind, kStates, false, Scalars::kAny>(args, other);
   }
   if (args.step != nullptr) {
     if (scalars == Scalars::kPlain)
@@ -119,7 +125,7 @@ void Apply(const UpdateArgs& args) {
         return Loop<kKind, kStates, true, Scalars::kFewBits>(args, Unrounded());
     return Loop<kKind, kStates, true, Scalars::kAny>(args, Unrounded());
   }
-  if constexpr (kKind != UpdateRule::Kind::kMuon) {
+  if constexpr (!kDirection) {
     if (scalars == Scalars::kPlain)
       return Loop<kKind, kStates, false, Scalars::kPlain>(args, Unrounded());
     Loop<kKind, kStates, false, Scalars::kAny>(args, Unrounded());

@@ -54,7 +54,9 @@ StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
     : rule_(rule), slot_(slot), masters_(GridOf(rule.masters.format)) {
   const bool in_format = rule.arithmetic != UpdateRule::Arithmetic::kFp32;
   if (in_format && !masters_.exact) arithmetic_ = masters_;
-  plain_ = masters_.exact && rule.compensation == Compensation::kNone;
+  const bool alone = rule.compensation == Compensation::kNone;
+  plain_ = masters_.exact && alone;
+  as_computed_ = arithmetic_ && alone && !rule.masters.stochastic;
   const std::int64_t values = slot.value.shape.numel();
   const std::array<Tensor, kMostStates> states = {slot.state1, slot.state2, slot.state3};
   const std::array<Tensor, kMostStates> scales = {slot.scale1, slot.scale2, slot.scale3};
@@ -73,6 +75,8 @@ StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
     }
     grids_[i] = GridOf(FormatOf(i));
     plain_ = plain_ && grids_[i].exact && !coders_[i];
+    as_computed_ = as_computed_ && !coders_[i] &&
+                   (grids_[i].exact || (grids_[i] == *arithmetic_ && !kept_[i].stochastic));
   }
   denominator_ = DenominatorOf(rule);
 }

@@ -27,8 +27,10 @@ class StoredParameter {
  public:
   StoredParameter(const UpdateRule& rule, const UpdateSlot& slot);
 
-  // Whether nothing is rounded, so that the rule may write in place.
+  // Whether nothing is rounded.
   bool plain() const { return plain_; }
+  // Whether the rule may write in place: its arithmetic gives what is kept.
+  bool in_place() const { return plain_ || as_computed_; }
   // Whether a state has one scale for the whole tensor: then no stretch is kept before all are
   // computed.
   bool needs_whole(std::size_t state) const {
@@ -67,7 +69,7 @@ class StoredParameter {
 
   UpdateRule rule_;
   UpdateSlot slot_;
-  bool plain_ = true;
+  bool plain_ = true, as_computed_ = false;
   std::int64_t block_ = 1;
   std::optional<NumberGrid> arithmetic_;
   NumberGrid masters_;

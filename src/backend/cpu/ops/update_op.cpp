@@ -157,7 +157,7 @@ class CpuUpdate final : public UpdateOp {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
       const RuledSlot& ruled = ruled_[s.slot];
       if (ruled.whole()) return;
-      if (ruled.kept.plain() && !counted_) return InPlace(scalars[s.slot], s);
+      if (ruled.kept.in_place() && !counted_) return InPlace(scalars[s.slot], s);
       ByStretches(scalars[s.slot], step, s, CountsOf(i));
     });
     std::size_t first = 0;
