@@ -164,7 +164,7 @@ ADA_HOST_DEVICE static inline void UpdateAndRound(const UpdateScalars& s, const 
                       : SgdTerms(s, before, gradient, r);
   };
   const UpdateTerms terms =
-      how.in_format ? terms_by(RoundedTo{how.masters}) : terms_by(Unrounded());
+      how.in_format ? terms_by(RoundedTo{{how.masters}}) : terms_by(Unrounded());
   const float sum = terms.sum();
   const WeightAndStates wide = kept;  // its states, as they were computed
   kept.value = RoundToStorage(how.masters, how.stochastic_masters, how, stream, 0, i, sum);

@@ -184,19 +184,25 @@ struct Unrounded {
     return share < 0.5f ? from + share * difference : to - difference * (1 - share);
   }
 };
-struct RoundedTo {
-  NumberGrid grid;
-  ADA_HOST_DEVICE float operator()(float x) const { return RoundToGrid(grid, x); }
-  ADA_HOST_DEVICE float Factor(float x) const { return RoundToGrid(grid, x); }
+template <class Rounding>
+struct EachRounded {
+  Rounding round;
+  ADA_HOST_DEVICE float operator()(float x) const { return round(x); }
+  ADA_HOST_DEVICE float Factor(float x) const { return round(x); }
   ADA_HOST_DEVICE float AddProduct(float sum, float x, float y) const {
-    return RoundToGrid(grid, std::fma(x, y, sum));
+    return round(std::fma(x, y, sum));
   }
   ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
     const float difference = to - from;
     const bool near = share < 0.5f;
-    return RoundToGrid(grid, std::fma(near ? share : share - 1, difference, near ? from : to));
+    return round(std::fma(near ? share : share - 1, difference, near ? from : to));
   }
 };
+struct ToGrid {
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(float x) const { return RoundToGrid(grid, x); }
+};
+using RoundedTo = EachRounded<ToGrid>;
 
 // The gradient after clipping and L2 decay, and the weight after decoupled decay.
 template <class R>

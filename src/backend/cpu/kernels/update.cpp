@@ -44,8 +44,9 @@ namespace {
 
 // Formulas are scalars that all backends share (update_rules.h, update_kinds.h); the compiler makes
 // vectors of the loops. kStates: how many of them the kind has here; the others are not touched.
-template <UpdateRule::Kind kKind, int kStates, bool kApart, class R>
-ADA_INLINE void Values(const UpdateArgs& args, const UpdateScalars& s, const R& r) {
+template <UpdateRule::Kind kKind, int kStates, bool kApart, class R, class Keep>
+ADA_INLINE void Values(const UpdateArgs& args, const UpdateScalars& s, const R& r,
+                       const Keep& keep) {
   constexpr bool kDirection = kKind == UpdateRule::Kind::kMuon;  // `value` is null
   const bool momentum = kStates > 0;
   float* __restrict value = args.value, * __restrict step = args.step;
@@ -62,73 +63,122 @@ ADA_INLINE void Values(const UpdateArgs& args, const UpdateScalars& s, const R& 
       if constexpr (!kDirection) value[i] = terms.base;
       step[i] = terms.step;
     } else {
-      value[i] = r(terms.sum());
+      value[i] = keep.Value(terms.sum());
     }
-    if constexpr (kStates > 0) a[i] = w.a;
-    if constexpr (kStates > 1) b[i] = w.b;
-    if constexpr (kStates > 2) c[i] = w.c;
+    if constexpr (kStates > 0) a[i] = keep.State(0, w.a);
+    if constexpr (kStates > 1) b[i] = keep.State(1, w.b);
+    if constexpr (kStates > 2) c[i] = keep.State(2, w.c);
   }
 }
 
-// kScalars: those whose branches are gone from the loop, of which there may be few where it becomes
-// vectors.
-enum class Scalars : std::uint8_t { kAny, kPlain, kFewBits };  // of most trainings; of few bits
-Scalars ScalarsOf(const UpdateScalars& s) {
-  if (!s.corrected || s.weight_decay != 0 || !(s.one_minus_beta1 < 0.5f)) return Scalars::kAny;
-  return s.lerps ? Scalars::kPlain : Scalars::kFewBits;
+struct Directly {
+  DirectRounding how;
+  ADA_HOST_DEVICE float operator()(float x) const { return RoundDirectly(how, x); }
+};
+
+// How results are kept: as they are computed, all of them or all but the new weight, or rounded.
+struct AsComputed {
+  float Value(float x) const { return x; }
+  float State(int, float x) const { return x; }
+};
+struct StatesAsComputed {
+  Directly value;
+  float Value(float x) const { return value(x); }
+  float State(int, float x) const { return x; }
+};
+struct Kept {
+  KeptInPlace in;
+  float Value(float x) const { return RoundDirectly(in.value, x); }
+  float State(int i, float x) const { return RoundDirectly(in.states[i], x); }
+};
+
+// Whether scalars are those of most trainings. Where it is known, branches are gone from the loop,
+// which becomes one of vectors.
+template <UpdateRule::Kind kKind>
+bool ArePlain(const UpdateScalars& s) {
+  if (kKind == UpdateRule::Kind::kSgd && (s.first || s.steps || s.undamped != 1)) return false;
+  return s.corrected && s.weight_decay == 0 && s.one_minus_beta1 < 0.5f;
 }
-template <UpdateRule::Kind kKind, int kStates, bool kApart, Scalars kScalars, class R>
-ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
+// Calls loop(), for which the compiler knows the flag.
+template <class Loop>
+ADA_INLINE void Unswitch(bool UpdateScalars::*flag, UpdateScalars& s, const Loop& loop) {
+  if (s.*flag) {
+    s.*flag = true;
+    return loop();
+  }
+  s.*flag = false;
+  loop();
+}
+template <UpdateRule::Kind kKind, int kStates, bool kApart, bool kPlain, class R, class Keep>
+ADA_INLINE void Loop(const UpdateArgs& args, const R& r, const Keep& keep) {
+  using Kind = UpdateRule::Kind;
   UpdateScalars s = args.scalars;
-  if constexpr (kKind == UpdateRule::Kind::kAdam) s.amsgrad = kStates == 3;
-  if constexpr (kKind == UpdateRule::Kind::kRmsprop) {
+  if constexpr (kKind == Kind::kAdam) s.amsgrad = kStates == 3;
+  if constexpr (kKind == Kind::kRmsprop) {
     s.centered = kStates == 3;
     if constexpr (kStates == 1) s.momentum = 0;
   }
-  if constexpr (kScalars != Scalars::kAny) {
-    s.lerps = kScalars == Scalars::kPlain;
+  const auto values = [&]() __attribute__((always_inline)) {
+    Values<kKind, kStates, kApart>(args, s, r, keep);
+  };
+  if constexpr (!kPlain) {
+    values();
+  } else {
     s.corrected = true;
     s.weight_decay = 0;
     if (!(s.one_minus_beta1 < 0.5f)) __builtin_unreachable();
-  }
-  // The compiler does not take this branch out of a loop with roundings by itself.
-  if constexpr (kScalars == Scalars::kPlain && !std::is_same_v<R, Unrounded>) {
-    if (s.keep == 1) {
-      s.keep = 1;
-      return Values<kKind, kStates, kApart>(args, s, r);
+    // The compiler does not take these branches out of a loop with roundings by itself.
+    constexpr bool kAverages = kKind == Kind::kAdam || kKind == Kind::kNadam ||
+                               kKind == Kind::kRadam || kKind == Kind::kAdemamix;
+    constexpr bool kFewBits = kApart || !std::is_same_v<Keep, AsComputed>;  // may be
+    const auto averages = [&]() __attribute__((always_inline)) {
+      if constexpr (!std::is_same_v<R, Unrounded>) {
+        s.lerps = true;
+        if (s.keep != 1) return values();
+        s.keep = 1;
+        values();
+      } else if constexpr (kAverages && kFewBits) {
+        Unswitch(&UpdateScalars::lerps, s, values);
+      } else {
+        s.lerps = true;
+        values();
+      }
+    };
+    if constexpr (kKind == Kind::kSgd) {
+      s.first = s.steps = false, s.undamped = 1;
+      Unswitch(&UpdateScalars::nesterov, s, values);
+    } else if constexpr (kKind == Kind::kRadam) {
+      Unswitch(&UpdateScalars::rectified, s, averages);
+    } else {
+      averages();
     }
   }
-  Values<kKind, kStates, kApart>(args, s, r);
+}
+template <UpdateRule::Kind kKind, int kStates, bool kApart, class R, class Keep>
+void LoopOf(bool plain, const UpdateArgs& args, const R& r, const Keep& keep) {
+  plain ? Loop<kKind, kStates, kApart, true>(args, r, keep)
+        : Loop<kKind, kStates, kApart, false>(args, r, keep);
 }
 
 template <UpdateRule::Kind kKind, int kStates>
 void Apply(const UpdateArgs& args) {
-  // A loop whose grid is a constant becomes one of vectors.
-  static constexpr NumberGrid kGrid = GridOf(kBf16);
-  const Scalars scalars = ScalarsOf(args.scalars);
   constexpr bool kDirection = kKind == UpdateRule::Kind::kMuon;  // a step alone
+  const bool plain = ArePlain<kKind>(args.scalars);
+  const bool apart = kDirection || args.step != nullptr;
   if (args.arithmetic != nullptr) {
-    const bool plain = scalars == Scalars::kPlain && *args.arithmetic == kGrid;
-    const RoundedTo other{*args.arithmetic};
-    if (kDirection || args.step != nullptr)
-      return plain ? Loop<kKind, kStates, true, Scalars::kPlain>(args, RoundedTo{kGrid})
-                   : Loop<kKind, kStates, true, Scalars::kAny>(args, other);
+    const EachRounded<Directly> direct{{DirectOf(*args.arithmetic)}};
+    if (!RoundsDirectly(*args.arithmetic))
+      return Loop<kKind, kStates, true, false>(args, RoundedTo{{*args.arithmetic}}, AsComputed());
+    if (apart) return LoopOf<kKind, kStates, true>(plain, args, direct, AsComputed());
     if constexpr (!kDirection)
-      return plain ? Loop<kKind, kStates, false, Scalars::kPlain>(args, RoundedTo{kGrid})
-                   : Loop<kKind, kStates, false, Scalars::kAny>(args, other);
+      LoopOf<kKind, kStates, false>(plain, args, direct, StatesAsComputed{direct.round});
+    return;
   }
-  if (args.step != nullptr) {
-    if (scalars == Scalars::kPlain)
-      return Loop<kKind, kStates, true, Scalars::kPlain>(args, Unrounded());
-    if constexpr (kKind == UpdateRule::Kind::kAdam)
-      if (scalars == Scalars::kFewBits)
-        return Loop<kKind, kStates, true, Scalars::kFewBits>(args, Unrounded());
-    return Loop<kKind, kStates, true, Scalars::kAny>(args, Unrounded());
-  }
+  if (apart) return LoopOf<kKind, kStates, true>(plain, args, Unrounded(), AsComputed());
   if constexpr (!kDirection) {
-    if (scalars == Scalars::kPlain)
-      return Loop<kKind, kStates, false, Scalars::kPlain>(args, Unrounded());
-    Loop<kKind, kStates, false, Scalars::kAny>(args, Unrounded());
+    if (args.kept != nullptr)
+      return LoopOf<kKind, kStates, false>(plain, args, Unrounded(), Kept{*args.kept});
+    LoopOf<kKind, kStates, false>(plain, args, Unrounded(), AsComputed());
   }
 }
 

@@ -192,7 +192,7 @@ void Muon(const Context& context, MatrixUpdate& u, NewtonSchulzMemory& memory,
   const auto rate = static_cast<float>(-u.step.lr * ShapeFactor(*u.rule, u.slot->matrix));
   u.keep = args.scalars.keep;
   u.rounds_base = u.arithmetic != nullptr && u.keep != 1;
-  u.factor = u.arithmetic != nullptr ? RoundedTo{*u.arithmetic}.Factor(rate) : rate;
+  u.factor = u.arithmetic != nullptr ? RoundedTo{{*u.arithmetic}}.Factor(rate) : rate;
   // torch adds a tall matrix, whose result is a transpose, value by value: there the product is
   // rounded before it is added.
   u.rounds_change = u.arithmetic != nullptr && u.slot->matrix.rows > u.slot->matrix.columns;

@@ -56,7 +56,8 @@ StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
   if (in_format && !masters_.exact) arithmetic_ = masters_;
   const bool alone = rule.compensation == Compensation::kNone;
   plain_ = masters_.exact && alone;
-  as_computed_ = arithmetic_ && alone && !rule.masters.stochastic;
+  in_place_ = plain_ || (alone && !rule.masters.stochastic && RoundsDirectly(masters_));
+  kept_in_.value = DirectOf(masters_);
   const std::int64_t values = slot.value.shape.numel();
   const std::array<Tensor, kMostStates> states = {slot.state1, slot.state2, slot.state3};
   const std::array<Tensor, kMostStates> scales = {slot.scale1, slot.scale2, slot.scale3};
@@ -75,8 +76,12 @@ StoredParameter::StoredParameter(const UpdateRule& rule, const UpdateSlot& slot)
     }
     grids_[i] = GridOf(FormatOf(i));
     plain_ = plain_ && grids_[i].exact && !coders_[i];
-    as_computed_ = as_computed_ && !coders_[i] &&
-                   (grids_[i].exact || (grids_[i] == *arithmetic_ && !kept_[i].stochastic));
+    // Arithmetic in a format gives its values.
+    const bool computed = arithmetic_ && grids_[i] == *arithmetic_;
+    in_place_ = in_place_ && !coders_[i] &&
+                (grids_[i].exact ||
+                 (!kept_[i].stochastic && (arithmetic_ ? computed : RoundsDirectly(grids_[i]))));
+    kept_in_.states[i] = DirectOf(grids_[i]);
   }
   denominator_ = DenominatorOf(rule);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/update_args.h"
 #include "backend/state_maps.h"
 #include "backend/update_rounding.h"
 #include "backend/update_rules.h"
@@ -29,8 +30,9 @@ class StoredParameter {
 
   // Whether nothing is rounded.
   bool plain() const { return plain_; }
-  // Whether the rule may write in place: its arithmetic gives what is kept.
-  bool in_place() const { return plain_ || as_computed_; }
+  // Whether the rule may write in place, and how its results are kept then (null: as computed).
+  bool in_place() const { return in_place_; }
+  const KeptInPlace* kept_in_place() const { return plain_ || arithmetic_ ? nullptr : &kept_in_; }
   // Whether a state has one scale for the whole tensor: then no stretch is kept before all are
   // computed.
   bool needs_whole(std::size_t state) const {
@@ -69,7 +71,8 @@ class StoredParameter {
 
   UpdateRule rule_;
   UpdateSlot slot_;
-  bool plain_ = true, as_computed_ = false;
+  bool plain_ = true, in_place_ = true;
+  KeptInPlace kept_in_;
   std::int64_t block_ = 1;
   std::optional<NumberGrid> arithmetic_;
   NumberGrid masters_;

@@ -219,6 +219,7 @@ class CpuUpdate final : public UpdateOp {
   void InPlace(const UpdateScalars& scalars, const Segment& s) const {
     UpdateArgs args;
     args.value = slots_[s.slot].value.f32() + s.first;
+    args.kept = ruled_[s.slot].kept.kept_in_place();
     for (std::size_t i = 0; i < kMostStates; ++i)
       if (float* state = ruled_[s.slot].kept.states()[i]) args.states[i] = state + s.first;
     Run(scalars, s, args);
