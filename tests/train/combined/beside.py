@@ -19,6 +19,7 @@ from heads import Heads
 from histograms import Histograms
 from network import Network, Precision
 from policies import policy_of
+from random_words import RandomWords
 from storing import Storing, Unsure
 from taking import Taking
 from updates import Joined, Updates
@@ -63,7 +64,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         """Compares every step; returns the list of what differs."""
         self.steps = self.run.csv("steps.csv")
         self.scale_rows = self.run.csv("scales.csv")
-        self.rows = self.run.csv("underflow.csv")
+        self.rows, self.events = self.run.csv("underflow.csv"), self.run.csv("events.csv")
         self.more_rows = {name: self.run.csv(f"{name}.csv") for name in MORE}
         self.scales, self.masters, self.step = {}, None, 0
         for glob in Precision(self.config, 10**6, self.network).without_effect():
@@ -99,6 +100,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         self.row_of = {(r["layer"], r["tensor"]): r for r in self.rows if int(r["step"]) == self.step}
         split = lambda a: a[first : first + size].reshape(parts, size // parts, *a.shape[1:])
         self.twins = all((a == a[:1]).all() for a in (split(self.images), split(self.labels)))
+        self.twins = self.twins and not any(node.layer.drops for node in self.network.nodes)
         self.load_weights(whole_dump)
         self.sums, self.grad_rows = {}, {}
         self.loss_scale = self.policy.start_scale()
@@ -137,8 +139,10 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
         own = self.precision.own_scales is not None
         form = self.precision.form("activations", "input", own)
         ys = {"input": images if self.network.language else self.keep("input", "y", images, 0.0, form, own=own)}
+        number = (self.step - 1) * self.config["train"].get("accumulate", 1) + self.part
         for node in self.network.nodes:
             xs = [ys[i] for i in node.inputs]
+            node.layer.words = RandomWords(self.config["seed"], node.name, number)
             form = self.precision.form("activations", node.name, own)
             self.spreading(node.layer, *xs, *([node.layer.copy] if node.layer.decides and node.layer.weighted else []))
             if isinstance(node.layer, products.Product):
@@ -319,6 +323,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms):
             self.differ("steps.csv overflow, skipped", row["overflow"], row["skipped"], f"expected {int(not finite)}")
         after = self.run.checkpoint(self.step)
         self.updates.apply(self, row, gradients, skipped, after)
+        self.updates.end(self, finite, skipped)
         self.running_statistics(after)
         self.average(after, skipped)
         self.compare_rows()

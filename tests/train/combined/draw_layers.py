@@ -181,6 +181,18 @@ class DrawLayers:
             put("attention", (heads * wide, h * w, 1), **keys)
             put("select", (heads * wide, 1, 1), position=self.whole(0, h * w - 1))
 
+    def dropping(self, layers):
+        """Puts layers that drop values or images between others, and has attention drop probabilities."""
+        for index in range(len(layers) - 1, 0, -1):
+            if layers[index]["kind"] == "attention":
+                self.maybe(layers[index], "dropout", 0.15, 0.5, 0.25)
+            if "inputs" not in layers[index] and self.chance(0.04):
+                keys = {"name": f"drop{index}", "kind": self.one("dropout", "dropout", "stochastic_depth")}
+                self.maybe(keys, "rate", 0.6, 0.25, 0.1, 0.75, 0)
+                if keys["kind"] == "stochastic_depth":
+                    self.maybe(keys, "mode", 0.4, "batch")
+                layers.insert(index, keys)
+
     def size_of(self, kind, keys, h, w):
         found = []
         for i, n in enumerate((h, w)):

@@ -26,10 +26,6 @@ class DrawMore(DrawOperands):
             config["optimizer"] = self.muon()
         if self.chance(0.15):
             precision["masters"] = self.compensated()
-            if precision["masters"]["compensation"] == "kahan":
-                for rule in (config["optimizer"], config["optimizer"].get("others", {})):
-                    if rule.get("kind") in ("adamw", "lion", "muon"):
-                        rule["weight_decay"] = 0  # which shrinks the weight beside the step
         if self.chance(0.12):
             precision["optimizer_state"] = self.mapped_states()
         if "exact_range" in str(config["scaling"]) and not {"preset", "schedule"} & precision.keys() and self.chance(0.4):
@@ -65,31 +61,6 @@ class DrawMore(DrawOperands):
             config["optimizer"] = self.muon()
         if config["optimizer"]["kind"] == "muon" and self.chance(0.6):
             config["optimizer"]["ns_format"] = "bf16"
-
-    def muon(self):
-        keys = {"kind": "muon", "lr": self.one(0.02, 2.0**-4), "ns_format": "fp32"}
-        keys["others"] = {"kind": self.one("adamw", "sgd", "lion"), "lr": self.one(2.0**-9, 1e-3)}
-        self.maybe(keys, "momentum", 0.4, 0.5, 0)
-        self.maybe(keys, "nesterov", 0.4, False)
-        self.maybe(keys, "weight_decay", 0.4, 0, 0.125)
-        self.maybe(keys, "adjust_lr", 0.5, "match_rms_adamw", "spectral_unclamped")
-        self.maybe(keys, "ns_steps", 0.5, 1, 3)
-        return keys
-
-    def compensated(self):
-        if self.chance(0.5):
-            return {"format": "bf16", "compensation": "remainder"}
-        return {"format": self.few_bits(), "compensation": "kahan", "arithmetic": "fp32"}
-
-    def mapped_states(self):
-        if self.chance(0.2):  # which leave tensors of fewer than 4096 values in fp32
-            return self.one("torchao_8bit", "torchao_4bit", "torchao_fp8", "bitsandbytes_8bit")
-        keys = {"format": self.one("fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp4_e2m1"), "map": "dynamic"}
-        keys["scaling"] = self.one("tensor", "block")
-        if keys["scaling"] == "block":
-            self.maybe(keys, "block", 0.7, 16, 32)
-        self.maybe(keys, "exp_avg_sq", 0.3, "fp32", "fp16", "bf16")
-        return keys
 
     def scenario(self, precision, kind=None):
         """An entry of log.what_if."""

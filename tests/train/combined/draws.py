@@ -10,6 +10,7 @@ import numpy as np
 from draw_layers import DrawLayers
 from draw_more import DrawMore
 from draw_operands import MODES
+from draw_updates import DrawUpdates
 
 NARROW = (
     "fp8_e4m3",
@@ -27,7 +28,7 @@ P3109 = ("binary8p3se", "binary8p4sf", "binary8p5se", "binary6p3sf", "binary4p2s
 WIDE = ("fp16", "bf16", "cb16", "fp32")
 
 
-class Draw(DrawLayers, DrawMore):
+class Draw(DrawLayers, DrawMore, DrawUpdates):
     # Formats.
 
     def format(self):
@@ -42,26 +43,6 @@ class Draw(DrawLayers, DrawMore):
         if self.chance(0.1):
             return self.one(*P3109)
         return self.one(*WIDE) if self.chance(0.6) else self.one(*NARROW)
-
-    def few_bits(self):
-        return self.one("fp16", "bf16", "fp8_e5m2", {"exponent": 5, "mantissa": 4}, {"exponent": 6, "mantissa": 7})
-
-    def state_layout(self):
-        """precision.optimizer_state: formats, some by the state, with scales or rounded by chance."""
-        if self.chance(0.15):
-            return self.one("te_fp16", "te_fp8")
-        keys = {"format": self.few_bits()}
-        if self.chance(0.4):
-            self.maybe(keys, "exp_avg", 0.5, self.few_bits(), "fp8_e4m3")
-            self.maybe(keys, "exp_avg_sq", 0.5, self.few_bits(), "fp32")
-            self.maybe(keys, "momentum", 0.5, self.few_bits())
-        if self.chance(0.3):
-            keys["scaling"] = self.one("tensor", "block")
-            if keys["scaling"] == "block":
-                self.maybe(keys, "block", 0.7, 16, 32)
-        else:
-            self.maybe(keys, "rounding", 0.2, "stochastic")
-        return keys
 
     def precision(self, names):
         if self.chance(0.1):
@@ -190,29 +171,6 @@ class Draw(DrawLayers, DrawMore):
 
     # All of it.
 
-    def optimizer(self):
-        kind = self.one("sgd", "sgd", "sgd", "adam", "adamw", *(("rmsprop", "adagrad", "adamax", "lion") * self.chance(0.5)))
-        keys = {"kind": kind, "lr": self.one(2.0**-4, 0.5, 0.02, 2.0**-9, 1e-3)}
-        if kind == "sgd":
-            if self.chance(0.5):
-                keys["momentum"] = self.one(0.5, 0.9)
-                self.maybe(keys, "nesterov", 0.3, True)
-                if "nesterov" not in keys:
-                    self.maybe(keys, *self.one(("dampening", 0.4, 0.25), ("velocity", 0.6, "steps")))
-        elif kind in ("rmsprop", "adagrad"):
-            self.maybe(keys, *(("alpha", 0.5, 0.75) if kind == "rmsprop" else ("lr_decay", 0.5, 0.5)))
-            self.maybe(keys, *(("momentum", 0.5, 0.5) if kind == "rmsprop" else ("epsilon", 0.5, 1e-3)))
-        else:
-            self.maybe(keys, "beta1", 0.4, 0.5)
-            self.maybe(keys, "beta2", 0.4, 0.75)
-            if kind != "lion":
-                self.maybe(keys, "epsilon", 0.4, 1e-3)
-        self.maybe(keys, "weight_decay", 0.3, 0.125, 1e-4)
-        self.maybe(keys, "no_decay", 0.2, ["*.bias"], ["vectors"])
-        if self.chance(0.2):
-            keys["groups"] = [{"match": "*.bias", "lr_factor": self.one(2, 0, 0.5), "decay_factor": self.one(0, 1)}]
-        return keys
-
     def shape(self, classes):
         """Channels, rows and columns of an image."""
         return (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
@@ -287,6 +245,7 @@ class Draw(DrawLayers, DrawMore):
                 self.maybe(config["schedule"], "gamma", 0.5, 0.5)
         self.maybe(config["log"], "statistics", 0.15, ["y", "w", "dx", "dw", "dy"])
         self.more(config)
+        self.later(config)
         return config, shape
 
     def samples(self, config):

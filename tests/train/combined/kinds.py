@@ -7,6 +7,8 @@ channels, rows,
 columns]. Keys are those of configs/KEYS.md, without the layer's name.
 """
 
+import math
+
 import numpy as np
 
 import exact
@@ -20,6 +22,7 @@ class Layer:
     mixes = True  # sums: what is not finite spreads as the way of computing has it
     weighted = False  # multiplies by a rounded copy of a weight
     decides = False  # chooses an alpha under the adaptive policy
+    drops = False  # by its random words
 
     def __init__(self, keys, shapes):
         self.keys, self.shapes = keys, shapes
@@ -171,6 +174,33 @@ class Means(Layer):
         largest = max(size for *_, size in self.cells)
         error = sum_error(magnitude, min(addends, 9) + 2, lowest_bit(dy, None) / largest if even else 0.0)
         return [(value, error)]
+
+
+class Dropout(Layer):
+    """dropout, of values, and stochastic_depth, of images: zero, or times 1 / (1 - rate); dx likewise."""
+
+    mixes = False
+
+    @property
+    def drops(self):
+        return self.key("rate", 0.5) > 0
+
+    def forward(self, xs):
+        shape = xs[0].shape
+        if self.keys["kind"] == "dropout":
+            values = self.words.factors(math.prod(shape), self.key("rate", 0.5))
+            self.factor = values.reshape(len(xs[0]), *shape[2:], shape[1]).transpose(0, 3, 1, 2)
+        else:
+            count = 1 if self.key("mode", "row") == "batch" else len(xs[0])
+            self.factor = self.words.factors(count, self.key("rate", 0.5)).reshape(-1, 1, 1, 1)
+        return self.dropped(xs[0])
+
+    def backward(self, dy):
+        return [self.dropped(dy)]
+
+    def dropped(self, x):
+        with np.errstate(invalid="ignore"):
+            return np.where(self.factor == 0, 0.0, single(x * self.factor)), np.zeros(x.shape)
 
 
 class Add(Layer):

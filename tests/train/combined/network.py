@@ -29,6 +29,8 @@ CLASSES = {
     "avg_pool": kinds.Means,
     "adaptive_avg_pool": kinds.Means,
     "global_avg_pool": kinds.Means,
+    "dropout": kinds.Dropout,
+    "stochastic_depth": kinds.Dropout,
     "add": kinds.Add,
     "multiply": kinds.Multiply,
     "concat": kinds.Concat,

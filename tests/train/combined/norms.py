@@ -165,7 +165,7 @@ class Attention(Layer):
         self.heads = self.keys["heads"]
         self.kv = self.key("kv_heads", self.heads)
         self.width = c // (self.heads + 2 * self.kv if len(self.shapes) == 1 else self.heads)
-        self.tokens = h * w
+        self.tokens, self.drops = h * w, self.key("dropout", 0) > 0
         self.shape = (self.heads * self.width, self.tokens, 1)
 
     def split(self, xs):
@@ -209,7 +209,11 @@ class Attention(Layer):
         self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
         alone = np.broadcast_to(np.sum(seen + np.zeros(s.shape), -1, keepdims=True) == 1, s.shape)
         self.soft_error = np.where(alone, 0.0, self.soft_error)  # of one key alone p is 1
-        return self.soft, self.soft_error
+        self.factor = self.words.factors(s.size, self.key("dropout", 0)).reshape(s.shape) if self.drops else 1.0
+        return self.dropped(self.soft), self.dropped(self.soft_error)
+
+    def dropped(self, x):
+        return np.where(self.factor == 0, 0.0, x * self.factor)
 
     def forward(self, p, p_error, taken):
         self.p, self.p_error = p, p_error
@@ -235,6 +239,7 @@ class Attention(Layer):
         made = self.sums("dx", "dp.dy", "dp.v")
         if made is not None:
             dp, size = made[0], np.abs(made[0]) + made[1] / 6e-6
+        dp, size = self.dropped(dp), self.dropped(size)
         ds = self.soft * (dp - (self.soft * dp).sum(-1, keepdims=True))
         terms = self.soft * (size + (self.soft * size).sum(-1, keepdims=True))
         off = (

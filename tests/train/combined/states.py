@@ -5,13 +5,15 @@ import numpy as np
 from exact import single
 from formats import Format, Tally
 
-SQUARES = ("exp_avg_sq", "square_avg", "sum", "exp_inf")  # averages of squares and of magnitudes
+SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum", "exp_inf")  # averages of squares and of magnitudes
+ALWAYS_FP32 = ("row_var", "col_var", "variance", "averaging")
 MOMENTA = ("momentum", "velocity", "momentum_buffer")
 NAMES = {
     "te_fp16": {"format": "fp16", "scaling": "tensor"},
     "te_fp8": {"format": "fp8_e4m3", "scaling": "tensor"},
     # Of tensors of fewer than 4096 values.
-    **{name: {"format": "fp32"} for name in ("torchao_8bit", "torchao_4bit", "torchao_fp8", "bitsandbytes_8bit")},
+    **{name: {"format": "fp32"} for name in ("torchao_8bit", "torchao_4bit", "torchao_fp8")},
+    "bitsandbytes_8bit": {"format": "fp32", "scaling": "block"},
 }
 
 
@@ -36,11 +38,14 @@ class States:
         elif "exponent" in keys:
             keys = {"format": keys}
         self.keys, self.saturate = keys, saturate
+        self.few_bits = keys.keys() != {"format"} or keys["format"] != "fp32"
         self.rounding, self.scaling = keys.get("rounding", "nearest"), keys.get("scaling", "none")
 
     def form(self, state):
         """The format of a state by its name."""
-        own = "exp_avg_sq" if state in SQUARES else "momentum" if state in MOMENTA else "exp_avg"
+        if state in ALWAYS_FP32:
+            return Format("fp32")
+        own = "exp_avg_sq" if state in SQUARES else "momentum" if state in MOMENTA else state
         return Format(self.keys.get(own, self.keys.get("format", "fp32")), self.saturate)
 
     def scaled(self, form):
@@ -55,9 +60,9 @@ class States:
     def kept(self, key, value, off, after):
         """(format, least, greatest, factor) of what is stored of (value, off), the factor as the checkpoint has it."""
         form = self.form(key.rsplit(".", 1)[1])
-        if form.is_fp32:
-            return form, None, None, None
         low, high = value - off, value + off
+        if form.is_fp32:
+            return form, single(low), single(high), None
         if not self.scaled(form):
             if self.rounding == "stochastic":
                 return form, form.neighbors(low)[0], form.neighbors(high)[1], None
@@ -105,6 +110,8 @@ class States:
 class StateTally(Tally):
     """A row `state`, some of whose values may have scales: of those, what becomes zero, and no subnormals."""
 
+    pairs = None
+
     def add_scaled(self, value, error, stored):
         everything, gone = np.ones(value.shape), stored == 0
         zero, inside = (value == 0) & (error == 0), np.abs(value) <= error
@@ -118,9 +125,14 @@ class StateTally(Tally):
             self._add(name, least, most)
         self._extremes(value, np.broadcast_to(error, value.shape))
 
+    def add_pairs(self, divided, by):
+        """Two stored averages of an update, of which one divides the other."""
+        self.pairs = (self.pairs or 0) + int(np.sum((by == 0) & (divided != 0)))
+
     def differs(self, row):
-        form = self.form
+        form, pairs = self.form, "" if self.pairs is None else str(self.pairs)
         self.form = form if "scaled" not in row["format"] and row["format"] not in NAMES else None
         wrong = super().differs(row)
         self.form = form
-        return wrong
+        written = row["zero_denominators"]
+        return wrong if written == pairs else wrong + [("zero_denominators", written, pairs, pairs)]

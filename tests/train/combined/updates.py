@@ -8,10 +8,16 @@ import numpy as np
 
 from exact import single
 from formats import Format, Tally
-from more_rules import MoreRules
 from states import StateTally, States
+from value_rules import HALF
+from whole_rules import WholeRules
 
-OFF = 1e-6  # relative error of a few operations in fp32
+DECAYS = {"adamw": 0.01, "stable_adamw": 0.01, "muon": 0.1}  # weight_decay where none is given
+DENOMINATORS = {  # the average that an update divides by, where that is compared with what it divides
+    **{kind: "exp_avg_sq" for kind in ("adam", "adamw", "nadam", "radam", "adopt", "ademamix", "lamb", "stable_adamw")},
+    "adamax": "exp_inf",
+}
+OUTCOMES = ("skip", "retry", "sanitize")  # events of an attempt whose gradients are not finite
 
 
 def rate(config, step):
@@ -43,7 +49,7 @@ def joined(weight, low):
     return (bits & 0xFFFFFFFF).astype(np.uint32).view(np.float32).astype(np.float64)
 
 
-class Updates(MoreRules):
+class Updates(WholeRules):
     def __init__(self, config):
         self.config = config
         precision = config.get("precision", {})
@@ -63,6 +69,7 @@ class Updates(MoreRules):
         self.states = States(precision.get("optimizer_state", "fp32"), saturate)
         self.keys = config["optimizer"]
         self.state, self.count = {}, 0
+        self.advanced = self.retries = 0  # steps of the schedule; attempts of the present update that failed
 
     def factors(self, name, shape):
         lr, decay, keys = 1.0, 1.0, self.config["optimizer"]
@@ -76,7 +83,8 @@ class Updates(MoreRules):
 
     def apply(self, beside, row, gradients, skipped, after):
         """Compares the weights and states that a step left with those that the rule gives, and its rows."""
-        lr = rate(self.config, beside.step)
+        held = self.config["train"].get("schedule_on_skip", "advance") == "hold"
+        lr = rate(self.config, 1 + (self.count if held else self.advanced))
         if abs(float(row["lr"]) - lr) > 1e-6 * lr:
             beside.differ("steps.csv lr", row["lr"], f"expected {lr!r}")
         total = math.sqrt(sum(float(np.sum(g**2)) for g, _ in gradients.values())) if not skipped else math.nan
@@ -100,6 +108,17 @@ class Updates(MoreRules):
         for (layer, tensor), tally in tallies.items():
             beside.tallies[layer, tensor] = tally
 
+    def end(self, beside, finite, skipped):
+        """Whether the attempt is made again, which moves no schedule; its row of events.csv."""
+        train = self.config["train"]
+        retried = skipped and train.get("on_overflow") == "retry" and self.retries < train.get("max_retries", 100)
+        self.retries = self.retries + 1 if retried else 0
+        self.advanced += not retried
+        found = [r["event"] for r in beside.events if int(r["step"]) == beside.step and r["event"] in OUTCOMES]
+        expected = [] if finite else ["retry" if retried else "skip" if skipped else "sanitize"]
+        if found != expected:
+            beside.differ("events.csv", found, f"expected {expected}")
+
     def one(self, beside, name, g, off, lr, after, tallies):
         w = beside.masters[name]
         lr_factor, decay_factor = self.factors(name, w.shape)
@@ -107,20 +126,21 @@ class Updates(MoreRules):
         if keys["kind"] == "muon" and w.ndim == 1:
             self.keys, lr = keys["others"], lr * keys["others"]["lr"] / keys["lr"]
         kind = self.keys["kind"]
-        decay = self.keys.get("weight_decay", {"adamw": 0.01, "muon": 0.1}.get(kind, 0)) * decay_factor
-        lr = lr * lr_factor
-        rule = self.adam if kind in ("adam", "adamw") else getattr(self, kind)
+        decay = self.keys.get("weight_decay", DECAYS.get(kind, 0)) * decay_factor
         before, w = w, joined(w, self.rest.get(name, 0 * w)) if self.compensation == "remainder" else w
-        step, error, states = rule(name, w, g, off, lr, decay, after)
+        self.base, self.base_off = w, np.zeros(w.shape)
+        step, error, states = getattr(self, kind)(name, w, g, off, lr * lr_factor, decay, after)
+        error = error + 2 * HALF * (step != 0)  # a step that is subnormal
         form = self.master_format
-        new, spread = w - step, error + np.where(step == 0, 0, np.abs(w - step) * 6e-8)
+        new = self.base - step
+        spread = error + self.base_off + np.where(step == 0, 0, np.abs(new) * 6e-8)
         got = after[name]
         low, high = form.round(new - spread), form.round(new + spread)
         if self.master_rounding == "stochastic":
             low, high = form.neighbors(new - spread)[0], form.neighbors(new + spread)[1]
         if self.compensation != "none":
-            low, high = self.compensated(beside, name, w, -step, error, (new - spread, new + spread), after)
-        fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
+            low, high = self.compensated(beside, name, -step, error, (new - spread, new + spread), after)
+        fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high)
         if not fits.all():
             at = tuple(int(i) for i in np.argwhere(~fits)[0])
             beside.differ(
@@ -132,17 +152,19 @@ class Updates(MoreRules):
             )
         layer_of = beside.network.of_parameter
         parts = [n for n in beside.masters if layer_of[n][0] == layer_of[name][0]]
-        self.rows(beside, name, len(parts) > 1, before, step, error, got, new, spread, states, after, tallies)
+        change, error = self.base - w - step, error + self.base_off
+        self.rows(beside, name, len(parts) > 1, before, change, error, got, new, spread, states, after, tallies)
 
-    def compensated(self, beside, name, w, step, error, ends, after):
+    def compensated(self, beside, name, step, error, ends, after):
         """Least and greatest master where precision.masters.compensation keeps the rest, which is compared as well."""
         form, key = self.master_format, f"optimizer.{name}." + ("kahan_comp" if self.compensation == "kahan" else "remainder")
-        self.rest_before = rest = self.rest.get(name, np.zeros(w.shape))
+        self.rest_before = rest = self.rest.get(name, np.zeros(step.shape))
         self.rest[name] = after[key]
         if self.compensation == "kahan":
             sums = [form.round(single(rest + step + side * error)) for side in (-1, 1)]
-            low, high = (form.round(single(w + s)) for s in sums)
-            kept = [form.round(single(s + form.round(single(w - after[name])))) for s in sums]
+            bases = self.base - self.base_off, self.base + self.base_off
+            low, high = (form.round(single(base + s)) for base, s in zip(bases, sums))
+            kept = [form.round(single(s + form.round(single(base - after[name])))) for base, s in zip(bases, sums)]
         else:
             whole = joined(after[name], after[key])
             kept, low = (after[key],) * 2, np.where((whole >= ends[0]) & (whole <= ends[1]), half_up(whole), np.inf)
@@ -153,52 +175,7 @@ class Updates(MoreRules):
             beside.differ(f"checkpoint {key}", after[key][~fits][:3], f"expected {kept[0][~fits][:3]} .. {kept[1][~fits][:3]}")
         return low, high
 
-    def sgd(self, name, w, g, off, lr, decay, after):
-        keys = self.keys
-        momentum, gathers = keys.get("momentum", 0.0), keys.get("velocity", "gradients") == "gradients"
-        total = g + decay * w
-        off = off + OFF * (np.abs(g) + np.abs(decay * w)) * (decay != 0)
-        if momentum == 0:
-            return lr * total, lr * off + OFF * np.abs(lr * total), {}
-        key = f"optimizer.{name}.{'momentum' if gathers else 'velocity'}"
-        before = self.state.get(key)
-        factor = 1.0 if gathers else -lr
-        fresh = factor * total * (1.0 if before is None or not gathers else 1 - keys.get("dampening", 0.0))
-        v = fresh if before is None else momentum * before + fresh
-        v_off = np.abs(factor) * off + OFF * (np.abs(fresh) + (0 if before is None else np.abs(momentum * before)))
-        self.state[key] = after[key]
-        if gathers:
-            used = total + momentum * v if keys.get("nesterov", False) else v
-            used_off = off + v_off if keys.get("nesterov", False) else v_off
-            return lr * used, lr * used_off + OFF * lr * (np.abs(used) + np.abs(total)), {key: (v, v_off)}
-        used = momentum * v + fresh if keys.get("nesterov", False) else v
-        return -used, v_off * 2 + OFF * (np.abs(used) + np.abs(fresh)), {key: (v, v_off)}
-
-    def adam(self, name, w, g, off, lr, decay, after):
-        keys = self.keys
-        b1, b2, eps = keys.get("beta1", 0.9), keys.get("beta2", 0.999), keys.get("epsilon", 1e-8)
-        coupled = keys["kind"] == "adam"
-        total = g + decay * w if coupled else g
-        off = off + OFF * np.abs(total)
-        m_key, v_key = f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"
-        m0, v0 = (self.state.get(k, np.zeros(w.shape)) for k in (m_key, v_key))
-        m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
-        m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
-        m_off, v_off = m_off + 1e-44, 1e-44 + (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
-        v_off = np.where(np.isinf(v), 0.0, v_off)  # what left the state's format divides to zero
-        self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
-        root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
-        top = m / (1 - b1**self.count)
-        step = lr * top / root(v)
-        least, most = np.abs(lr * (np.abs(top) - m_off / (1 - b1**self.count))) / root(v + v_off), (
-            lr * (np.abs(top) + m_off / (1 - b1**self.count)) / root(v - v_off)
-        )
-        error = np.maximum(most - np.abs(step), np.abs(np.abs(step) - least)) + 1e-5 * np.abs(step)
-        if not coupled:
-            step, error = step + lr * decay * w, error + (1.8e-7 * np.abs(w) if decay else 0)
-        return step, error, {m_key: (m, m_off), v_key: (v, v_off)}
-
-    def rows(self, beside, name, several, w, step, error, got, new, spread, states, after, tallies):
+    def rows(self, beside, name, several, w, change, error, got, new, spread, states, after, tallies):
         """Rows update, master and state of the layer, and of this part of it."""
         layer, part = beside.network.of_parameter[name]
         form = self.master_format
@@ -215,19 +192,20 @@ class Updates(MoreRules):
         if not form.is_fp32 or logged:
             rest_moved = self.rest_before != self.rest[name] if self.compensation != "none" else False
             for tally in into("update", lambda: Moved(form, 1.0)):
-                tally.move(step, error, w, got, rest_moved)
+                tally.move(change, error, w, got, rest_moved)
         if not form.is_fp32:
             for tally in into("master", lambda: Tally(form, 1.0)):
                 tally.add(new, spread, got)
-        several = sum(not self.states.form(key.rsplit(".", 1)[1]).is_fp32 for key in states)
+        kept = [key for key in states if not self.states.form(key.rsplit(".", 1)[1]).is_fp32]
+        of_pairs = DENOMINATORS.get(self.keys["kind"])
+        if self.keys.get("amsgrad", False):
+            of_pairs = "max_exp_avg_sq"
         for key, (value, off) in states.items():
-            stored = after[key]
+            stored, state = after[key], key.rsplit(".", 1)[1]
             try:
                 state_form, low, high, _ = self.states.kept(key, value, off, after)
             except ValueError as wrong:  # a scale
                 beside.differ("checkpoint", wrong)
-                continue
-            if state_form.is_fp32:
                 continue
             fits = (stored >= low) & (stored <= high) | ~np.isfinite(value + off) | np.isnan(low) | np.isnan(high)
             if not fits.all():
@@ -235,7 +213,9 @@ class Updates(MoreRules):
                 beside.differ(
                     f"checkpoint {key}{list(at)}", f"stored {stored[at]!r}", f"expected {low[at]!r} .. {high[at]!r}"
                 )
-            for label in ["state"] + ([f"state.{key.rsplit('.', 1)[1]}"] if several > 1 else []):
+            if state_form.is_fp32:
+                continue
+            for label in ["state"] + ([f"state.{state}"] if len(kept) > 1 else []):
                 tally = tallies.get((layer, label))
                 if tally is None:
                     tally = tallies[layer, label] = StateTally(state_form, 1.0)
@@ -243,16 +223,18 @@ class Updates(MoreRules):
                 one, tally.form = tally.form, state_form  # of states in two formats the row has the first one's name
                 (tally.add_scaled if self.states.scaled(state_form) else tally.add)(value, off, stored)
                 tally.form = one
+                if state == of_pairs:
+                    tally.add_pairs(after[key.rsplit(".", 1)[0] + ".exp_avg"], stored)
 
 
 class Moved(Tally):
     """A row `update`: changes, and whether the weight, with what a compensation keeps of it, is what it was."""
 
-    def move(self, step, error, before, after, rest_moved):
+    def move(self, change, error, before, after, rest_moved):
         stayed = (before == after) & ~np.asarray(rest_moved)
-        low, high = np.abs(step) - error, np.abs(step) + error
+        low, high = np.abs(change) - error, np.abs(change) + error
         zero, maybe = high == 0, low <= 0
-        everything = np.ones(step.shape)
+        everything = np.ones(change.shape)
         self._add("numel", everything, everything)
         self._add("zeros_before", zero, maybe)
         self._add("zeros_after", stayed, stayed)
@@ -260,7 +242,7 @@ class Moved(Tally):
         self._add("below", zero, maybe)
         small = (np.abs(after) > 0) & (np.abs(after) < self.form.smallest_normal * (1 - 1e-9))
         self._add("subnormal", small, small)
-        self._extremes(-step, error)
+        self._extremes(change, error)
 
 
 class Joined(Tally):
