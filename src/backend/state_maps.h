@@ -11,6 +11,7 @@
 
 #include "backend/update.h"
 #include "number/number_grid.h"
+#include "number/same_values.h"
 
 namespace ada::backend {
 
@@ -100,19 +101,13 @@ inline float StateScale(const StateStorage& kept, float largest) {
   return kept.top == 1 ? scale : scale / static_cast<float>(kept.top);
 }
 
-// Whether values are those of fp16, whatever becomes of what is beyond them.
-inline bool HasValuesOfFp16(NumberFormat format) {
-  format.saturate = false;
-  return format == kFp16;
-}
-
 // A value divided by its scale as it is stored; times the scale it is what the next update reads.
 struct StateCoder {
   explicit StateCoder(const StateStorage& kept)
       : map(kept.map == StateStorage::Map::kFormat ? nullptr : &MapOf(kept)),
         grid(GridOf(Saturating(kept.format))),
         by_reciprocal(kept.scaling == StateStorage::Scaling::kTensor && map == nullptr &&
-                      !HasValuesOfFp16(kept.format)) {}
+                      !HasValuesOf(kFp16, kept.format)) {}
   float Scaled(float x, float scale) const {
     const float scaled = !(scale > 0) ? 0.0f : Inverts(scale) ? x * (1 / scale) : x / scale;
     return map != nullptr ? map->values[map->CodeOf(scaled)] : RoundToGrid(grid, scaled);

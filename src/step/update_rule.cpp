@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/state_maps.h"
+#include "number/same_values.h"
 #include "optim/states.h"
 #include "step/specs.h"
 
@@ -31,7 +32,7 @@ NumberFormat Ended(NumberFormat format, const config::PrecisionConfig& precision
 void ScaleByTensor(StateStorage& kept) {
   if (kept.format.exponent_bits >= 8) return;
   kept.scaling = StateStorage::Scaling::kTensor;
-  kept.top = kept.format.largest() / (backend::HasValuesOfFp16(kept.format) ? 2 : 1);
+  kept.top = kept.format.largest() / (HasValuesOf(kFp16, kept.format) ? 2 : 1);
 }
 void ScaleByBlock(StateStorage& kept, std::int64_t block) {
   if (kept.format.exponent_bits >= 8) return;

@@ -1,29 +1,29 @@
 """Random combinations of keys beside an independent reference in NumPy, which tests/train/combined/ holds.
 
 A network of a few layers is drawn from a seed with its formats, policy, optimizer and data, and trained for a few
-steps. Every tensor of the dumps, every weight of the checkpoints, every count of underflow.csv, blocks.csv and
-accumulators.csv, every decision of scales.csv, every row of steps.csv, histograms.csv, what_if*.csv and probes.csv is
-compared with what the pages of the tree say: weights and images are small whole numbers times powers of two, so that
-most sums are exact in fp32 in any order, and equality is asked for; elsewhere a value lies between two bounds, and a
-count between two counts. The same run without dumps, whose layers are computed together, has to write the same rows.
+steps. Every tensor of the dumps, every weight and state of the checkpoints, every count of underflow.csv, blocks.csv
+and accumulators.csv, every decision of scales.csv, every row of steps.csv, histograms.csv, what_if*.csv and
+probes.csv, and what events.csv says of overflows is compared with what the pages of the tree say: weights and images
+are small whole numbers times powers of two, so that most sums are exact in fp32 in any order, and equality is asked
+for; elsewhere a value lies between two bounds, and a count between two counts. The same run without dumps, whose
+layers are computed together, has to write the same rows.
 
 Drawn are, of data: batch_size, normalize; of model.layers: inputs, channels, features, kernel, stride, padding,
 output_padding, dilation, groups, bias, eps, momentum, min, max, slope, ceil_mode, count_include_pad, size, scale,
-first, heads, kv_heads, causal, position and 40 kinds; of precision: format (all named ones and maps with exponent,
-mantissa, bias, saturate, has_inf, has_nan), activations, weights, gradients, weight_gradients, layers, overflow,
-masters (compensation), optimizer_state (map), rounding, preset, schedule, tensor_scaling (kind, history, margin,
-amax, power_of_two), operands (x, w, dy, forward, dx, dw: formats, all blocks, as_forward, tensor_scaling, overflow,
-rounding; tensor_scaling, hadamard, spared), accumulate, accumulated_gradients; of scaling: policy, preset,
-init_scale, scale, growth_factor, backoff_factor, growth_interval, min_scale, max_scale, log_max, overflow_std_dev,
-beta1, beta2, method, underflow_target, scale_upper_bound, accum_upper_bound, power_of_two, update_interval, fan,
-u_min, headroom_bits, batch_norm, attention, layers; of optimizer: kind, lr, momentum, nesterov, dampening, velocity,
-beta1, beta2, epsilon, weight_decay, no_decay, groups, ns_format, ns_steps, adjust_lr, others; of schedule: kind, milestones,
-every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm, label_smoothing, ema; of log: statistics,
-histogram_every, what_if, probe_every. How many keys a call drew is printed. Language models have embeddings,
-positions, targets that are left out, and heads that multiply the embedding's weight; Llamas rotary positions, and
-queries, keys and values of three layers; vision transformers class tokens. Segmenters have pictures and label images,
-class_weights, unpooling and functions that the others lack; with the last three come total_scale, on_overflow and
-more presets.
+first, heads, kv_heads, causal, position, rate, mode, dropout and 42 kinds; of precision: format (all named ones and
+maps with exponent, mantissa, bias, saturate, has_inf, has_nan), activations, weights, gradients, weight_gradients,
+layers, overflow, masters (compensation), optimizer_state (map), rounding, preset, schedule, tensor_scaling (kind,
+history, margin, amax, power_of_two), operands (x, w, dy, forward, dx, dw: formats, all blocks, as_forward,
+tensor_scaling, overflow, rounding; tensor_scaling, hadamard, spared), accumulate, accumulated_gradients; of scaling:
+policy, preset, init_scale, scale, growth_factor, backoff_factor, growth_interval, min_scale, max_scale, log_max,
+overflow_std_dev, beta1, beta2, method, underflow_target, scale_upper_bound, accum_upper_bound, power_of_two,
+update_interval, fan, u_min, headroom_bits, batch_norm, attention, layers; of optimizer: every kind and key; of
+schedule: kind, milestones, every, length, gamma, min_lr; of train: max_steps, accumulate,
+clip_norm, label_smoothing, ema, on_overflow, max_retries, schedule_on_skip; of log: statistics, histogram_every,
+what_if, probe_every. How many keys a call drew is printed. Language models have embeddings, positions, targets that
+are left out, and heads that multiply the embedding's weight; Llamas rotary positions, and queries, keys and values of
+three layers; vision transformers class tokens. Segmenters have pictures and label images, class_weights, unpooling
+and functions that the others lack; with the last three come total_scale, on_overflow and more presets.
 
 Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as 0
 (abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word than
@@ -160,6 +160,10 @@ class Combined(unittest.TestCase):
     def test_states_that_saturate(self):
         """The scale of an fp16 state is the same under precision.overflow: saturate."""
         self.assertEqual(many(os.environ["ADA_BINARY"], [1172], os.environ.get("ADA_KEEP"), "language"), 0)
+
+    def test_transforms_of_what_saturates(self):
+        """bf16 under precision.overflow is transformed as bf16 is: what the transform gives is rounded to bf16."""
+        self.assertEqual(many(os.environ["ADA_BINARY"], [384], os.environ.get("ADA_KEEP")), 0)
 
 
 if __name__ == "__main__":

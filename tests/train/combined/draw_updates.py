@@ -12,6 +12,20 @@ class DrawUpdates:
         self.rare_updates(config)
         self.dropping(config["model"]["layers"])
         train = config["train"]
+        if any(layer["kind"] == "conv_transpose2d" for layer in config["model"]["layers"]) and self.chance(0.35):
+            config["scaling"] = {"policy": "adaptive", "method": "element_wise_range", "power_of_two": False}
+        precision = config["precision"]
+        if "preset" not in precision and self.chance(0.06):
+            # Values that leave fp32 by a scale of their own.
+            precision.update(tensor_scaling={"kind": "delayed", "history": self.whole(1, 2)}, activations="bf16")
+        if "hadamard" in str(precision.get("operands")) and self.chance(0.4):
+            precision.update(format="bf16", overflow="saturate")
+        if config["scaling"]["policy"] in ("none", "fixed", "dynamic", "logmax") and self.chance(0.4):
+            # A scale that starts too high and falls far, and a rate that moves meanwhile.
+            low = {"init_scale": self.one(2.0**18, 2.0**24, 2.0**30), "backoff_factor": 2.0**-12}
+            config["scaling"] = {"policy": "dynamic", "preset": "pytorch", **low}
+            config["schedule"] = {"kind": "step", "unit": "steps", "every": self.whole(1, 2), "gamma": 0.5}
+            train["max_steps"] = max(train["max_steps"], 4)
         if "on_overflow" not in config["scaling"]:
             self.maybe(train, "on_overflow", 0.4, "retry")
             if "on_overflow" in train:
@@ -25,6 +39,8 @@ class DrawUpdates:
             if self.chance(0.5):
                 optimizer["others"] = self.rare_rule()
             rule = optimizer["others"]
+            self.maybe(optimizer, "match", 0.4, ["*.weight"], [config["model"]["layers"][0]["name"] + "*"])
+            self.maybe(optimizer, "ns_coefficients", 0.2, [2, -1.5, 0.5])
         else:
             if self.chance(0.35):
                 kept = {key: value for key, value in optimizer.items() if key in ("no_decay", "groups")}
@@ -54,9 +70,9 @@ class DrawUpdates:
             self.maybe(keys, "mix", 0.4, 0, 2)
         if kind == "nadam":
             self.maybe(keys, "momentum_decay", 0.5, 0, 8)
-        if kind in ("nadam", "radam"):
-            self.maybe(keys, "decoupled_weight_decay", 0.4, True)
         self.maybe(keys, "weight_decay", 0.5, 0, 0.125, 1e-4)
+        if kind in ("nadam", "radam") and self.chance(0.4):
+            keys.update(decoupled_weight_decay=True, weight_decay=0.125)
         return keys
 
     def optimizer(self):

@@ -283,12 +283,18 @@ class Draw(DrawLayers, DrawMore, DrawUpdates):
     def weights(self, network):
         found = {}
         wild, most = self.chance(0.2), self.one(2, 2, 15)
+        own = np.random.default_rng([self.seed, 5])
+        uneven = own.random() < 0.25
         for node in network.nodes:
             for name, value in node.layer.params.items():
                 unit = 2.0 ** (self.whole(-10, 4) if wild else self.whole(-3, -1))
                 w = self.g.integers(-most, most + 1, value.shape) * (unit * 2 / most if most == 2 else unit / 8)
                 if name == "weight" and value.ndim == 1:  # factors of norms
                     w = self.one(1.0, 0.5, 2.0**-6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
+                if uneven and w.ndim > 1:  # channels of other sizes, of the input and of the output
+                    for axis in (0, 1):
+                        sizes = 2.0 ** own.integers(-3, 3, w.shape[axis])
+                        w = w * np.expand_dims(sizes, [i for i in range(w.ndim) if i != axis])
                 found[node.parameter(name)] = w.astype(np.float32).astype(np.float64)
             if node.kind == "batch_norm":
                 for name, value in (("running_mean", 0.0), ("running_var", 1.0)):

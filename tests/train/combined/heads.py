@@ -40,6 +40,7 @@ class Heads:
         }
         stored = {}
         unsure = np.nan_to_num(square(np.abs(p) + layer.p_error) / max(square(p), 1e-300) - 1)  # of p's mean square
+        unsure = max(unsure, 0.0)  # where all of p is dropped
 
         def one(part, value, off, s_in, seen, seen_off):
             if part == "ds" and layer.key("score_gradients") == "fp32":
@@ -189,7 +190,9 @@ class Heads:
         if rule is None:
             return None
         row = self.sums_rows.setdefault((node.name, product), Accumulated())
-        return self.heads_by(node, product, (first, second), rule, row)
+        made = self.heads_by(node, product, (first, second), rule, row)
+        self.spreads |= made is None and product == "forward"
+        return made
 
     def heads_by(self, node, product, names, rule, row):
         """The sums of all heads, counted into the row; None where operands are not finite."""

@@ -244,6 +244,7 @@ class Attention(Layer):
         terms = self.soft * (size + (self.soft * size).sum(-1, keepdims=True))
         off = (
             terms * 6e-6
+            + 2.0**-149 * (terms > 0)  # a product below fp32's smallest number
             + self.soft_error * (np.abs(dp) + (self.soft * np.abs(dp)).sum(-1, keepdims=True))
             + self.soft * (self.soft_error * np.abs(dp)).sum(-1, keepdims=True)
         )

@@ -178,14 +178,15 @@ class Taking:
         return self.dy_from(reader)
 
     def after_transform(self, node, name, stored):
-        """Where bf16 is stored, what the transform gives is rounded to bf16."""
+        """Where bf16 is stored, as all modes but to nearest are not, what the transform gives is rounded to bf16."""
         role = {"x": "activations", "w": "weights", "dy": "gradients"}[name.split(".")[1]]
         of = node.name
         if role == "activations":
             of = self.network.root(node.inputs[0])
         at = {"weights": (node.owner.name, "w"), "activations": (of, "y")}
         own, form = self.used[at[role] if role in at else self.dy_from(node)]
-        return form.round(stored) if form.name == "bf16" and own is None else stored
+        plain = form.name == "bf16" and form.mode == "nearest" and not form.keeps_inf
+        return form.round(stored) if plain and own is None else stored
 
     def operand_factor(self, operand, key, lines, back):
         """The scale of an operand in a plain format: None, a number, or an array of the scales of its rows."""

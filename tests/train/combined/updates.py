@@ -123,7 +123,8 @@ class Updates(WholeRules):
         w = beside.masters[name]
         lr_factor, decay_factor = self.factors(name, w.shape)
         self.keys = keys = self.config["optimizer"]
-        if keys["kind"] == "muon" and w.ndim == 1:
+        matched = any(fnmatch.fnmatchcase(name, glob) for glob in keys.get("match", ["*"]))
+        if keys["kind"] == "muon" and (w.ndim == 1 or not matched):
             self.keys, lr = keys["others"], lr * keys["others"]["lr"] / keys["lr"]
         kind = self.keys["kind"]
         decay = self.keys.get("weight_decay", DECAYS.get(kind, 0)) * decay_factor

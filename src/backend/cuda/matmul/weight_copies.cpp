@@ -11,6 +11,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
+#include "number/same_values.h"
 
 namespace ada::backend::cuda {
 
@@ -111,7 +112,7 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
   blocks_.emplace(context, operand_,
                   RowsOfWeights(places.linear, places.transposed, places.groups, spec.w.shape,
                                 operand_.laid_as.value_or(which), operand_.block->square),
-                  rows_, spec.w_format == kBf16, stats_);
+                  rows_, HasValuesOf(kBf16, spec.w_format), stats_);
   context.scratch.Reserve(blocks_->work_bytes());
 }
 

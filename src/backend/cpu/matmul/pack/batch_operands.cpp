@@ -13,6 +13,7 @@
 #include "error.h"
 #include "number/blocks/block_counts_inline.h"
 #include "number/number_grid.h"
+#include "number/same_values.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -35,7 +36,7 @@ FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage
   const FormatAndStorage fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
   if (operand.block) {
     // A transform is made in the memory of the copy: of bf16 in bf16, of all else in fp32.
-    const bool is_bf16 = stored.format == kBf16 && stored.storage == Storage::kBF16;
+    const bool is_bf16 = HasValuesOf(kBf16, stored.format) && stored.storage == Storage::kBF16;
     if (operand.hadamard && !is_bf16) return fp32;
     const BlockFormat& format = *operand.block;
     const bool fits = FitsBf16(format, stored.storage != Storage::kF32);
@@ -157,10 +158,11 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
       RowsOfBatch(geometry.linear, geometry.groups, stored.shape, operand.laid_as.value_or(which),
                   operand.block && operand.block->square);
   row_values_ = rows.width;
-  if (operand.row_scaled) row_scales_.emplace(context, operand, rows, stored.format == kBf16);
+  if (operand.row_scaled)
+    row_scales_.emplace(context, operand, rows, HasValuesOf(kBf16, stored.format));
   if (!operand.block) return;
   permutes_ = TakenAsPyTorch(geometry.linear, stored.shape, rows);
-  blocks_.emplace(context, operand, rows, stored.format == kBf16);
+  blocks_.emplace(context, operand, rows, HasValuesOf(kBf16, stored.format));
 }
 
 std::size_t BatchOperand::bytes() const {
@@ -191,7 +193,7 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
 // In fp32 and, as in Transformer Engine, rounded to bf16 if values are stored in it.
 Tensor BatchOperand::Transformed(const Pass& pass) const {
   Tensor transformed = tensor_;
-  const bool is_bf16 = stored_.format == kBf16 && stored_.storage == Storage::kBF16;
+  const bool is_bf16 = HasValuesOf(kBf16, stored_.format) && stored_.storage == Storage::kBF16;
   transformed.format = is_bf16 ? kBf16 : kFp32;
   transform_rows_ ? TransformChannels(pass, transformed) : TransformRows(pass, transformed);
   return transformed;

@@ -8,6 +8,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"
+#include "number/same_values.h"
 
 namespace ada::backend::cpu {
 
@@ -16,7 +17,7 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
     : context_(context),
       geometry_(geometry),
       master_(spec.w),
-      bf16_(spec.w_format == kBf16),
+      bf16_(HasValuesOf(kBf16, spec.w_format)),
       stats_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
                                         spec.w_stats, moments ? &moments_ : nullptr)) {
   if (stats_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
