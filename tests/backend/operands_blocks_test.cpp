@@ -441,6 +441,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("operands in blocks: bf16 that saturates is transformed as bf16 is") {
+    if (!kTestsCpu) return;
+    for (const MatmulCase& c : SmallMatmuls()) {
+      CAPTURE(c.name);
+      std::array<std::array<Values, kOperands>, 2> taken;
+      for (const bool saturates : {false, true}) {
+        NumberFormat stored = kBf16;
+        stored.saturate = saturates;
+        BlockBench b(c, stored);
+        std::array<CapturedOperand, kOperands> captured;
+        for (const Operand operand : {kForwardX, kForwardW, kDxDy, kDxW}) {
+          OperandRounding& rounding = b.p.spec.operands[IndexOf(operand)];
+          rounding.rounds = true, rounding.hadamard = HadamardRule{16};
+          Values& values = taken[saturates ? 1 : 0][IndexOf(operand)];
+          values = StoredOf(b.p.spec, operand);
+          captured[IndexOf(operand)].values = values.data();
+          rounding.captured = &captured[IndexOf(operand)];
+        }
+        const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
+        b.p.Step(*op, MakePass(static_cast<int>(c.x.n)));
+      }
+      CHECK(taken[0] == taken[1]);
+    }
+  }
+
   TEST_CASE("operands in blocks: forward and dx take lines times Sylvester's matrix") {
     if (!kTestsCpu) return;
     std::int64_t transformed = 0;

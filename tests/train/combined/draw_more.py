@@ -62,6 +62,26 @@ class DrawMore(DrawOperands):
         if config["optimizer"]["kind"] == "muon" and self.chance(0.6):
             config["optimizer"]["ns_format"] = "bf16"
 
+    def later(self, config):
+        """What is drawn when all else is, by a generator of its own."""
+        own, self.g = self.g, np.random.default_rng([self.seed, 4])
+        self.rare_updates(config)
+        self.dropping(config["model"]["layers"])
+        self.pairs(config)
+        self.overflows(config)
+        self.g = own
+
+    def pairs(self, config):
+        """Keys that seldom meet by themselves."""
+        precision = config["precision"]
+        if any(layer["kind"] == "conv_transpose2d" for layer in config["model"]["layers"]) and self.chance(0.35):
+            config["scaling"] = {"policy": "adaptive", "method": "element_wise_range", "power_of_two": False}
+        if "preset" not in precision and self.chance(0.06):
+            # Values that leave fp32 by a scale of their own.
+            precision.update(tensor_scaling={"kind": "delayed", "history": self.whole(1, 2)}, activations="bf16")
+        if "hadamard" in str(precision.get("operands")) and self.chance(0.4):
+            precision.update(format="bf16", overflow="saturate")
+
     def scenario(self, precision, kind=None):
         """An entry of log.what_if."""
         kind = kind or self.one("format", "format", "scale", "both", "policy", "block", "sums")

@@ -1,27 +1,13 @@
 """Random updates: rules, what they keep of masters and states, and what follows an overflow."""
 
-import numpy as np
-
 RARE = ("nadam", "radam", "adafactor", "schedule_free", "adopt", "ademamix", "lamb", "stable_adamw")
 
 
 class DrawUpdates:
-    def later(self, config):
-        """What is drawn when all else is, by a generator of its own."""
-        own, self.g = self.g, np.random.default_rng([self.seed, 4])
-        self.rare_updates(config)
-        self.dropping(config["model"]["layers"])
+    def overflows(self, config):
+        """What follows an overflow; by chance one of a scale that starts too high and falls far, while the rate moves."""
         train = config["train"]
-        if any(layer["kind"] == "conv_transpose2d" for layer in config["model"]["layers"]) and self.chance(0.35):
-            config["scaling"] = {"policy": "adaptive", "method": "element_wise_range", "power_of_two": False}
-        precision = config["precision"]
-        if "preset" not in precision and self.chance(0.06):
-            # Values that leave fp32 by a scale of their own.
-            precision.update(tensor_scaling={"kind": "delayed", "history": self.whole(1, 2)}, activations="bf16")
-        if "hadamard" in str(precision.get("operands")) and self.chance(0.4):
-            precision.update(format="bf16", overflow="saturate")
         if config["scaling"]["policy"] in ("none", "fixed", "dynamic", "logmax") and self.chance(0.4):
-            # A scale that starts too high and falls far, and a rate that moves meanwhile.
             low = {"init_scale": self.one(2.0**18, 2.0**24, 2.0**30), "backoff_factor": 2.0**-12}
             config["scaling"] = {"policy": "dynamic", "preset": "pytorch", **low}
             config["schedule"] = {"kind": "step", "unit": "steps", "every": self.whole(1, 2), "gamma": 0.5}
@@ -31,7 +17,6 @@ class DrawUpdates:
             if "on_overflow" in train:
                 self.maybe(train, "max_retries", 0.5, 1, 2)
         self.maybe(train, "schedule_on_skip", 0.3, "hold")
-        self.g = own
 
     def rare_updates(self, config):
         optimizer, precision = config["optimizer"], config["precision"]
