@@ -122,6 +122,24 @@ TEST_SUITE("cpu") {
           }
   }
 
+  TEST_CASE("round with a scale that is NaN: values that are not are lost, and those alone") {
+    for (const Kernels* kernels : KernelSets())
+      for (const NumberFormat& format : {kBf16, kFp8E4M3}) {
+        CAPTURE(kernels->name);
+        Values in(21, NAN);  // no whole vector
+        in[3] = 0, in[17] = 1;
+        Memory out(Storage::kF32, in.size());
+        BlockStats stats;
+        const Style style{{FormatName(format), format, Storage::kF32}, false, NAN};
+        kernels->round(in.data(), 1, out.piece(), Length(in.size()), Rounds(style, &stats));
+        CHECK(stats.values == 21);
+        CHECK(stats.nan == 19);
+        CHECK(stats.zeros == 1);
+        CHECK(stats.overflow == 2);
+        CHECK(stats.below_min == 0);
+      }
+  }
+
   TEST_CASE("sum and relu's mask take the word of the value's place") {
     const std::size_t n = 4133;
     Memory a(Storage::kF32, Normal(n, 1, 1)), b(Storage::kF32, Normal(n, 1e-3, 2));

@@ -1,13 +1,14 @@
 """Sums of products in fp32, in any order: their values in float64, and how far fp32 may be from them.
 
-Where every partial sum of a sum is a multiple of one power of two and below 2^24 of it, fp32 adds without rounding,
-whatever the
-order, and the error is 0; else it is bounded by the number of addends. Images are [n, channels, rows, columns].
+Where every partial sum of a sum is a multiple of one power of two that fp32 has, and below 2^24 of it, fp32 adds
+without rounding, whatever the order, and the error is 0; else it is bounded by the number of addends. Images are [n,
+channels, rows, columns].
 """
 
 import numpy as np
 
 UNIT = 2.0**-24
+SMALLEST = 2.0**-149  # of fp32
 
 
 def lowest_bit(x, axes):
@@ -26,8 +27,9 @@ def sum_error(magnitude, addends, unit, order_of_products=1):
     order_of_products: 8 where an algorithm adds up sums of values before it multiplies them (Winograd's).
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        exact = magnitude / unit <= 2.0**24 / order_of_products**2
-    bound = np.where(np.isfinite(magnitude), magnitude, 0) * UNIT * (addends + 2) * order_of_products + 2.0**-149
+        exact = (magnitude / unit <= 2.0**24 / order_of_products**2) & (unit >= SMALLEST)
+    bound = np.where(np.isfinite(magnitude), magnitude, 0) * UNIT * order_of_products + SMALLEST
+    bound = bound * (addends + 2)
     return np.where(exact | (magnitude == 0), 0.0, bound)
 
 

@@ -115,11 +115,14 @@ void CountTally::Finish(std::int64_t values, BlockStats& s) {
   bins_.Finish(values);
   if (!rounder_.rounding.count) return;
   if (kept_count_ > zeros_) s.min_bits = min_ - 1;
-  s.zeros = zeros_ - (kept_count_ - values);
-  s.below_min = s.zeros + below_min_;
+  const std::int64_t filled = kept_count_ - values;
+  // Times a scale that is not finite they became NaN.
+  const std::int64_t lost = MagnitudeBits(rounder_.rounding.scale) >= kInfinityBits ? filled : 0;
+  s.zeros = zeros_ - filled;
+  s.below_min = s.zeros + below_min_ + lost;
   s.underflow = apart_ ? zeros_after_ - zeros_ : underflow_;
   s.subnormal = subnormal_;
-  s.overflow = beyond_ - not_finite_, s.inf = not_finite_ - nan_, s.nan = nan_;
+  s.overflow = beyond_ - lost - not_finite_, s.inf = not_finite_ - nan_, s.nan = nan_;
   s.above_edge = above_edge_;
   const NumberFormat& format = rounder_.rounding.format;
   const std::int64_t nan_zeros = format.has_nan ? 0 : s.nan;
