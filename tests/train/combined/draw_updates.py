@@ -6,17 +6,18 @@ RARE = ("nadam", "radam", "adafactor", "schedule_free", "adopt", "ademamix", "la
 class DrawUpdates:
     def overflows(self, config):
         """What follows an overflow; by chance one of a scale that starts too high and falls far, while the rate moves."""
-        train = config["train"]
-        if config["scaling"]["policy"] in ("none", "fixed", "dynamic", "logmax") and self.chance(0.4):
-            low = {"init_scale": self.one(2.0**18, 2.0**24, 2.0**30), "backoff_factor": 2.0**-12}
-            config["scaling"] = {"policy": "dynamic", "preset": "pytorch", **low}
-            config["schedule"] = {"kind": "step", "unit": "steps", "every": self.whole(1, 2), "gamma": 0.5}
+        train, falls = config["train"], config["scaling"]["policy"] in ("none", "fixed", "dynamic", "logmax")
+        if falls and self.chance(0.5):
+            keys = {"init_scale": self.one(2.0**24, 2.0**30, 2.0**36), "backoff_factor": self.one(2.0**-12, 2.0**-6)}
+            config["scaling"] = {"policy": "dynamic", "preset": "pytorch", **keys}
+            config["schedule"] = {"kind": "step", "unit": "steps", "every": 1, "gamma": 0.5}
             train["max_steps"] = max(train["max_steps"], 4)
         if "on_overflow" not in config["scaling"]:
             self.maybe(train, "on_overflow", 0.4, "retry")
             if "on_overflow" in train:
-                self.maybe(train, "max_retries", 0.5, 1, 2)
-        self.maybe(train, "schedule_on_skip", 0.3, "hold")
+                self.maybe(train, "max_retries", 0.6, 1, 1, 2)
+        if "on_overflow" not in train:
+            self.maybe(train, "schedule_on_skip", 0.6, "hold")
 
     def rare_updates(self, config):
         optimizer, precision = config["optimizer"], config["precision"]
