@@ -46,6 +46,35 @@ struct TreeSum {
   std::int64_t* out;
 };
 
+// Values of a block's threads move on by one thread, block % 4 times: in two turns each.
+struct Rotation {
+  static constexpr int kThreads = 64, kPhases = 3;
+  struct Shared {
+    std::int64_t values[kThreads];
+  };
+  struct Own {
+    std::int64_t value;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE int Turns(const ThreadIndex& at) const {
+    return kPhase == 1 ? at.block % 4 * 2 : 1;
+  }
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    const int i = at.block * kThreads + at.thread;
+    if constexpr (kPhase == 0)
+      own.value = in[i];
+    else if constexpr (kPhase == 2)
+      out[i] = own.value;
+    else if (at.turn % 2 == 0)
+      shared.values[at.thread] = own.value;
+    else
+      own.value = shared.values[(at.thread + 1) % kThreads] + at.turn;
+  }
+  const std::int64_t* in;
+  std::int64_t* out;
+};
+
 // Each block reads what another block of the launch before has written, and only its last phase
 // writes.
 struct Shift {
@@ -203,6 +232,28 @@ TEST_SUITE(ADA_SUITE) {
       for (std::int64_t block = 0; block < kBlocks; ++block)
         expected.push_back(64 * 64 * block + 64 * 65 / 2 + kBlocks);
       CHECK(out.Get() == expected);
+    }
+  }
+
+  TEST_CASE("streams: all threads of a block finish a turn before the next begins") {
+    for (const CudaSwitches& switches : StreamSwitches()) {
+      const auto stream = NewStream(switches);
+      constexpr int kBlocks = 500, kCount = 64 * kBlocks;
+      const Numbers<std::int64_t> in(*stream, kCount), out(*stream, kCount), sums(*stream, 1);
+      const Numbers<std::uint32_t> finished(*stream, 1);
+      in.Set(Counting(kCount));
+      LaunchInTurn(*stream, Rotation{in.data(), out.data()},
+                   ColumnSums{out.data(), kCount, sums.data()}, finished.data(), kBlocks);
+      const Values64 before = Counting(kCount);
+      Values64 expected = before;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::size_t block = i / 64, moves = block % 4;
+        expected[i] =
+            before[block * 64 + (i + moves) % 64] + static_cast<std::int64_t>(moves * moves);
+      }
+      CHECK(out.Get() == expected);
+      CHECK(sums.Get() ==
+            Values64{std::accumulate(expected.begin(), expected.end(), std::int64_t{0})});
     }
   }
 

@@ -34,6 +34,7 @@ std::vector<Switched> AllSwitched() {
           With("ADA_CUDA_PLAIN", "0", [](CudaSwitches& s) { s.plain = false; }),
           With("ADA_CUDA_LAST_BLOCK", "0", [](CudaSwitches& s) { s.last_block = false; }),
           With("ADA_CUDA_FUSED", "0", [](CudaSwitches& s) { s.fused = false; }),
+          With("ADA_CUDA_ATTENTION", "0", [](CudaSwitches& s) { s.attention = false; }),
           With("ADA_CUDA_CUBLAS", "0", [](CudaSwitches& s) { s.cublas = false; }),
           With("ADA_CUDA_ROUND", "0", [](CudaSwitches& s) { s.round = false; }),
           With("ADA_CUDNN_SKIP", "3", [](CudaSwitches& s) { s.cudnn_skip = 3; }),
@@ -109,9 +110,8 @@ TEST_SUITE("cpu") {
     const CudaSwitches changed = Read(all);
     CHECK(cuda::SwitchesText(changed) ==
           ", ADA_CUDA_GRAPHS=0, ADA_CUDA_SIDE_STREAM=0, ADA_CUDA_PLAIN=0, ADA_CUDA_LAST_BLOCK=0, "
-          "ADA_CUDA_FUSED=0, ADA_CUDA_CUBLAS=0, ADA_CUDA_ROUND=0, ADA_CUDA_POISON=1, "
-          "ADA_CUDA_PDL=early, "
-          "ADA_CUDNN_SKIP=3, ADA_CUDA_SCORES=100");
+          "ADA_CUDA_FUSED=0, ADA_CUDA_ATTENTION=0, ADA_CUDA_CUBLAS=0, ADA_CUDA_ROUND=0, "
+          "ADA_CUDA_POISON=1, ADA_CUDA_PDL=early, ADA_CUDNN_SKIP=3, ADA_CUDA_SCORES=100");
     // What is set already stays, unless a variable says otherwise.
     CHECK(Read({}, changed) == changed);
     CHECK(Read({{"ADA_CUDA_PDL", "late"}}, changed).pdl == Pdl::kLate);
@@ -119,9 +119,9 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("switches: what is no value is refused, by name and with those that are") {
-    for (const char* name :
-         {"ADA_CUDA_GRAPHS", "ADA_CUDA_SIDE_STREAM", "ADA_CUDA_PLAIN", "ADA_CUDA_LAST_BLOCK",
-          "ADA_CUDA_FUSED", "ADA_CUDA_CUBLAS", "ADA_CUDA_ROUND", "ADA_CUDA_POISON"})
+    for (const char* name : {"ADA_CUDA_GRAPHS", "ADA_CUDA_SIDE_STREAM", "ADA_CUDA_PLAIN",
+                             "ADA_CUDA_LAST_BLOCK", "ADA_CUDA_FUSED", "ADA_CUDA_ATTENTION",
+                             "ADA_CUDA_CUBLAS", "ADA_CUDA_ROUND", "ADA_CUDA_POISON"})
       for (const char* value : {"", "2", "off", "01", "0 "})
         CHECK(Refused(name, value) == std::string(name) + "=" + value + ": expected 0 or 1");
     for (const char* value : {"", "0", "on", "Late"})

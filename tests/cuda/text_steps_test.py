@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")).resolve().parent
@@ -23,6 +24,14 @@ except ImportError:
 class TextStepsOnKernels(unittest.TestCase):
     @unittest.skipIf(text_steps is None, "numpy is missing")
     def test_recorded_steps(self):
+        self.compare_steps()
+
+    @unittest.skipIf(text_steps is None, "numpy is missing")
+    def test_recorded_steps_with_attention_in_products(self):
+        with unittest.mock.patch.dict(os.environ, ADA_CUDA_ATTENTION="0"):
+            self.compare_steps()
+
+    def compare_steps(self):
         golden = ROOT / "tests/golden/text"
         compared = 0
         for net in text_steps.NETWORKS:
@@ -53,10 +62,13 @@ class TextStepsOnKernels(unittest.TestCase):
                     self.assertEqual(self.differing(whole, self.train("again")), [])
                     self.train("parts", "--set", "train.max_steps=5")
                     self.assertEqual(self.differing(whole, self.train("parts")), [])
-                    for switch, value in (("GRAPHS", "0"), ("SIDE_STREAM", "0"), ("PLAIN", "0"),
-                                          ("LAST_BLOCK", "0"), ("ROUND", "0"), ("SCORES", "150")):
-                        plain = self.train(switch, **{f"ADA_CUDA_{switch}": value})
+                    for switch in ("GRAPHS", "SIDE_STREAM", "PLAIN", "LAST_BLOCK", "ROUND"):
+                        plain = self.train(switch, **{f"ADA_CUDA_{switch}": "0"})
                         self.assertEqual(self.differing(whole, plain), [], switch)
+                    products = self.train("products", ADA_CUDA_ATTENTION="0")
+                    for switch, value in (("FUSED", "0"), ("SCORES", "150")):
+                        other = self.train(switch, **{f"ADA_CUDA_{switch}": value})
+                        self.assertEqual(self.differing(products, other), [], switch)
 
     def train(self, run, *more, **environment):
         done = subprocess.run([PROGRAM, "train", "a.yaml", "--output", run, *more],

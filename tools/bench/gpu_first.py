@@ -22,7 +22,7 @@ import machine
 
 SWITCHES = {"graphs": "GRAPHS=0", "side_stream": "SIDE_STREAM=0", "pdl": "PDL=off",
             "pdl_early": "PDL=early", "plain": "PLAIN=0", "last_block": "LAST_BLOCK=0",
-            "fused": "FUSED=0", "cublas": "CUBLAS=0", "round": "ROUND=0", "poison": "POISON=1"}
+            "fused": "FUSED=0", "attention": "ATTENTION=0", "cublas": "CUBLAS=0", "round": "ROUND=0", "poison": "POISON=1"}
 OTHER_BITS = ("cublas", "round")  # other kernels of the libraries, which may give other bits
 RESNET20 = "configs/resnet20_cifar.yaml"
 NETWORKS = {  # configuration and --set values

@@ -7,6 +7,8 @@
 //     struct Own { float sum; };                // registers, of a thread, from phase to phase
 //     template <int kPhase>
 //     ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const;
+//     template <int kPhase>                     // turns of a phase in a block; optional: one
+//     ADA_HOST_DEVICE int Turns(const ThreadIndex& at) const;
 //     ... arguments: numbers and pointers to backend memory, kMostArguments bytes at most ...
 //   };
 //
@@ -34,6 +36,7 @@ namespace ada::backend::cuda {
 struct ThreadIndex {
   int block = 0, thread = 0;  // this one, of the launch and of the block
   int blocks = 0;             // of the launch
+  int turn = 0;               // of a phase that has several
 };
 
 // Runs `kernel` in `blocks` blocks, in the stream's order. No blocks: nothing happens.
@@ -66,6 +69,16 @@ constexpr std::string_view KernelName() {
   return colon == std::string_view::npos ? text : text.substr(colon + 2);
 }
 
+// The same for all threads of a block.
+template <int kPhase, class Kernel>
+ADA_HOST_DEVICE int TurnsOf([[maybe_unused]] const Kernel& kernel,
+                            [[maybe_unused]] const ThreadIndex& at) {
+  if constexpr (requires { kernel.template Turns<kPhase>(at); })
+    return kernel.template Turns<kPhase>(at);
+  else
+    return 1;
+}
+
 template <class Kernel>
 TraceMark MarkOf(const Stream& stream) {
   if (stream.trace() == nullptr) return {};
@@ -81,9 +94,13 @@ void CheckLaunch(std::string_view kernel);
 bool WaitsByItself(const void* entry);
 
 template <int kPhase, class Kernel>
-__device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
-                          typename Kernel::Shared& shared, typename Kernel::Own& own) {
-  kernel.template Run<kPhase>(at, shared, own);
+__device__ void RunPhases(const Kernel& kernel, ThreadIndex at, typename Kernel::Shared& shared,
+                          typename Kernel::Own& own) {
+  const int turns = TurnsOf<kPhase>(kernel, at);
+  for (at.turn = 0; at.turn < turns; ++at.turn) {
+    if (at.turn > 0) __syncthreads();
+    kernel.template Run<kPhase>(at, shared, own);
+  }
   if constexpr (kPhase + 1 < Kernel::kPhases) {
     __syncthreads();
     RunPhases<kPhase + 1>(kernel, at, shared, own);
@@ -138,10 +155,12 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks) {
 template <int kPhase, class Kernel>
 void RunPhases(const Kernel& kernel, ThreadIndex at, typename Kernel::Shared& shared,
                std::vector<typename Kernel::Own>& own, bool reverse) {
-  for (int i = 0; i < Kernel::kThreads; ++i) {
-    at.thread = reverse ? Kernel::kThreads - 1 - i : i;
-    kernel.template Run<kPhase>(at, shared, own[static_cast<std::size_t>(at.thread)]);
-  }
+  const int turns = TurnsOf<kPhase>(kernel, at);
+  for (at.turn = 0; at.turn < turns; ++at.turn)
+    for (int i = 0; i < Kernel::kThreads; ++i) {
+      at.thread = reverse ? Kernel::kThreads - 1 - i : i;
+      kernel.template Run<kPhase>(at, shared, own[static_cast<std::size_t>(at.thread)]);
+    }
   if constexpr (kPhase + 1 < Kernel::kPhases)
     RunPhases<kPhase + 1>(kernel, at, shared, own, reverse);
 }

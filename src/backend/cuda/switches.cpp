@@ -16,11 +16,12 @@ struct Flag {
   const char* name;
   Switch value;
 };
-constexpr std::array<Flag, 8> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::graphs},
+constexpr std::array<Flag, 9> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::graphs},
                                          {"ADA_CUDA_SIDE_STREAM", &CudaSwitches::side_stream},
                                          {"ADA_CUDA_PLAIN", &CudaSwitches::plain},
                                          {"ADA_CUDA_LAST_BLOCK", &CudaSwitches::last_block},
                                          {"ADA_CUDA_FUSED", &CudaSwitches::fused},
+                                         {"ADA_CUDA_ATTENTION", &CudaSwitches::attention},
                                          {"ADA_CUDA_CUBLAS", &CudaSwitches::cublas},
                                          {"ADA_CUDA_ROUND", &CudaSwitches::round},
                                          {"ADA_CUDA_POISON", &CudaSwitches::poison}}};

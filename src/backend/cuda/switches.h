@@ -20,12 +20,14 @@ struct CudaSwitches {
   Pdl pdl = Pdl::kLate;    // ADA_CUDA_PDL=off|late|early
   bool plain = true;       // ADA_CUDA_PLAIN: kernels for 16 bits take eight values at a time
   bool last_block = true;  // ADA_CUDA_LAST_BLOCK: a kernel's last block goes on with the next one
-  bool fused = true;     // ADA_CUDA_FUSED: kernels that need not wait for each other are one launch
-  bool cublas = true;    // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
-  bool round = true;     // ADA_CUDA_ROUND: libraries round outputs and data gradients
-  int cudnn_skip = 0;    // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
-  int scores = 1 << 25;  // ADA_CUDA_SCORES: those of attention that lie in memory at a time, where
-                         // a head of keys has no more
+  bool fused = true;  // ADA_CUDA_FUSED: kernels that need not wait for each other are one launch
+  bool attention = true;  // ADA_CUDA_ATTENTION: short rows of attention in kernels of our own,
+                          // where `fused` is set too, else in products of a library
+  bool cublas = true;     // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
+  bool round = true;      // ADA_CUDA_ROUND: libraries round outputs and data gradients
+  int cudnn_skip = 0;     // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
+  int scores = 1 << 25;   // ADA_CUDA_SCORES: those of attention that lie in memory at a time, where
+                          // a head of keys has no more
   std::string trace;    // ADA_CUDA_TRACE: the file to which the times of launches go; not a part of
                         // the backend's name, as no kernel does anything else
   bool poison = false;  // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN

@@ -1,16 +1,14 @@
-// Attention: its tensors by head, scores and their gradient, its decisions.
+// Attention in products of a library: its tensors by head, scores and their gradient.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
 #include "backend/attention_formulas.h"
-#include "backend/communicators.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "number/host_device.h"
-#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -49,9 +47,9 @@ struct HeadShape {
   bool vec4() const { return width % 4 == 0 && first % 4 == 0 && channels % 4 == 0; }
 };
 
-// A tensor's values by head, in the storage of `to`. Values stay what they are; moments are taken
-// of them where `how` has room for totals. A launch has one for each of queries, keys, values and
-// their gradient.
+// A tensor's values by head, in the storage of `to`; without data there they are only measured.
+// Values stay what they are; moments are taken of them where `how` has room for totals. A launch
+// has one for each of queries, keys, values and their gradient.
 template <StatsLevel kLevel>
 struct PackHeadsKernel : FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel> {
   using Frame = FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel>;
@@ -68,7 +66,7 @@ struct PackHeadsKernel : FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel> {
       x = LoadVec4(from, shape.InTensor(i));
     else
       for (int k = 0; k < 4; ++k) x.of[k] = Load(from, shape.InTensor(i + k));
-    StoreVec4(to, i, x);
+    if (to.data != nullptr) StoreVec4(to, i, x);
     if (!measures()) return;
     ADA_UNROLL
     for (int k = 0; k < 4; ++k) CountStored(this->how, shared, own, x.of[k]);
@@ -76,7 +74,7 @@ struct PackHeadsKernel : FlatStatsKernel<PackHeadsKernel<kLevel>, kLevel> {
   ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
                            StatsOwn<kLevel>& own) const {
     const float x = Load(from, shape.InTensor(i));
-    StoreExact(to, i, x);
+    if (to.data != nullptr) StoreExact(to, i, x);
     if (measures()) CountStored(this->how, shared, own, x);
   }
   ADA_HOST_DEVICE bool measures() const {
@@ -153,9 +151,38 @@ ADA_HOST_DEVICE inline Vec4 ScoresVec4(const ScoreShape& shape, std::int64_t i, 
 
 // What turns a row's scores into probabilities.
 struct ScoreSum {
+  // The probability of one of its scores.
+  ADA_HOST_DEVICE float Probability(float score, float factor) const {
+    if (wide) return static_cast<float>(WideExponential(score, top, factor) / sum);
+    return SmallExponential((score - top) * factor) / static_cast<float>(sum);
+  }
+  // What a score adds to `sum`.
+  ADA_HOST_DEVICE double Term(float score, float factor) const {
+    return wide ? WideExponential(score, top, factor)
+                : static_cast<double>(SmallExponential((score - top) * factor));
+  }
   double sum;  // of e^(factor * (score - top))
   float top;
   bool wide;  // scores that SmallExponential is not for
+};
+// The extremes of a row's scores, or of some of them; a NaN shows in `magnitude` alone.
+struct ScoreExtremes {
+  ADA_HOST_DEVICE void Add(float score) {
+    top = score > top ? score : top, low = score < low ? score : low;
+    const std::uint32_t u = MagnitudeBits(score);
+    magnitude = u > magnitude ? u : magnitude;
+  }
+  ADA_HOST_DEVICE void Add(const ScoreExtremes& other) {
+    top = other.top > top ? other.top : top, low = other.low < low ? other.low : low;
+    magnitude = other.magnitude > magnitude ? other.magnitude : magnitude;
+  }
+  // All of a ScoreSum but the sum.
+  ADA_HOST_DEVICE ScoreSum Sum(float factor) const {
+    return {0, top, magnitude >= kInfinityBits || !IsNarrow(low, top, factor)};
+  }
+  static ADA_HOST_DEVICE ScoreExtremes None() { return {-HUGE_VALF, HUGE_VALF, 0}; }
+  float top, low;
+  std::uint32_t magnitude;  // the largest, as bits
 };
 
 // For rows of scores.
@@ -166,8 +193,7 @@ struct ScoreSumsKernel {
   static constexpr int kThreads = GroupThreads::kThreads, kPhases = 3;
   struct Shared {
     double sum[kThreads];
-    float top[kThreads], low[kThreads];
-    std::uint32_t magnitude[kThreads];
+    ScoreExtremes extremes[kThreads];
   };
   struct Own {};
 
@@ -179,23 +205,18 @@ struct ScoreSumsKernel {
     const float* s = scores + row * shape.keys;
     const std::int64_t seen = shape.VisibleKeys(static_cast<std::uint32_t>(row));
     if constexpr (kPhase == 0) {
-      float top = -HUGE_VALF, low = HUGE_VALF;
-      std::uint32_t magnitude = 0;
-      for (std::int64_t j = lane; j < seen; j += kSumLanes) {
-        top = s[j] > top ? s[j] : top, low = s[j] < low ? s[j] : low;  // a NaN is passed over
-        const std::uint32_t u = MagnitudeBits(s[j]);
-        magnitude = u > magnitude ? u : magnitude;
-      }
-      shared.top[at.thread] = top, shared.low[at.thread] = low;
-      shared.magnitude[at.thread] = magnitude;
+      ScoreExtremes own = ScoreExtremes::None();
+      for (std::int64_t j = lane; j < seen; j += kSumLanes) own.Add(s[j]);
+      shared.extremes[at.thread] = own;
       return;
     } else {
-      const ScoreSum of = Extremes(at.thread - lane, shared);
+      ScoreExtremes all = ScoreExtremes::None();
+      for (int t = at.thread - lane; t < at.thread - lane + kSumLanes; ++t)
+        all.Add(shared.extremes[t]);
+      const ScoreSum of = all.Sum(factor);
       if constexpr (kPhase == 1) {
         double sum = 0;
-        for (std::int64_t j = lane; j < seen; j += kSumLanes)
-          sum += of.wide ? WideExponential(s[j], of.top, factor)
-                         : static_cast<double>(SmallExponential((s[j] - of.top) * factor));
+        for (std::int64_t j = lane; j < seen; j += kSumLanes) sum += of.Term(s[j], factor);
         shared.sum[at.thread] = sum;
       } else if (lane == 0) {
         sums[row] = {GroupThreads::Sum(shared.sum, at), of.top, of.wide};
@@ -208,19 +229,6 @@ struct ScoreSumsKernel {
   const float* scores;
   float factor;
   ScoreSum* sums;
-
- private:
-  // first: the thread of the row's first lane.
-  ADA_HOST_DEVICE ScoreSum Extremes(int first, const Shared& shared) const {
-    float top = -HUGE_VALF, low = HUGE_VALF;
-    std::uint32_t magnitude = 0;
-    for (int t = first; t < first + kSumLanes; ++t) {
-      top = shared.top[t] > top ? shared.top[t] : top;
-      low = shared.low[t] < low ? shared.low[t] : low;
-      magnitude = shared.magnitude[t] > magnitude ? shared.magnitude[t] : magnitude;
-    }
-    return {0, top, magnitude >= kInfinityBits || !IsNarrow(low, top, factor)};
-  }
 };
 
 // Probabilities, from scores or as they were kept.
@@ -229,9 +237,7 @@ struct ProbabilityValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score) const {
     if (key >= shape.VisibleKeys(row)) return 0;
     if (sums == nullptr) return score;
-    const ScoreSum& of = sums[row];
-    if (of.wide) return static_cast<float>(WideExponential(score, of.top, factor) / of.sum);
-    return SmallExponential((score - of.top) * factor) / static_cast<float>(of.sum);
+    return sums[row].Probability(score, factor);
   }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::uint32_t row = shape.RowOf(i);
@@ -335,13 +341,16 @@ struct ScoreSlopesKernel {
   double* slopes;
 };
 
-// p (dp - the row's sum of p dp), times alpha (null: 1).
+// The gradient of a score that its query sees; slope: the row's sum of p dp.
+ADA_HOST_DEVICE inline float ScoreGradient(float p, float dp, double slope) {
+  return static_cast<float>(static_cast<double>(p) * (static_cast<double>(dp) - slope));
+}
+// The same times alpha (null: 1), of all values.
 // Masked scores have the gradient 0.
 struct ScoreGradientValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score, float dp) const {
     if (key >= terms.p.shape.VisibleKeys(row)) return 0;
-    const auto p = static_cast<double>(terms.p.At(row, key, score));
-    const auto ds = static_cast<float>(p * (static_cast<double>(dp) - slopes[row]));
+    const float ds = ScoreGradient(terms.p.At(row, key, score), dp, slopes[row]);
     return alpha == nullptr ? ds : ds * *alpha;
   }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
@@ -358,76 +367,6 @@ struct ScoreGradientValue {
   ScoreTerms terms;
   const double* slopes;
   const float* alpha;
-};
-
-// --- Decisions ---
-
-// One of attention's four decisions (backend/attention_formulas.h), and the moments that they look
-// at where several processes share the batch. Once. Moments are read where the rule looks at them.
-// `gradient` are the moments of what is multiplied (dy or ds), `factor` those of the other operand.
-// Without a scaler the scale is passed on.
-struct DecideWithin {
-  ADA_HOST_DEVICE void Decide() const {
-    if (scaler == nullptr) {
-      *scale_out = *scale_in;
-      return;
-    }
-    scaling::Observation seen;
-    if (scaling::NeedsOf(*scaler).moments) {
-      TensorMoments other = *factor;
-      if (more != nullptr) other = ProductMoments(other, *more);
-      if (times != 1) other = Times(other, times);
-      seen = ObservationOf(*gradient, other);
-    }
-    scaling::Decide(*scaler, seen, *scale_in);
-    if (scale_out != nullptr) *scale_out = scaler->decision.scale_out;
-  }
-  scaling::LayerScaler* scaler;
-  const TensorMoments *gradient, *factor, *more;  // more: times the factor; null: it is alone
-  double times;
-  const float* scale_in;
-  float* scale_out;
-};
-// Two decisions that do not look at each other, in the stream's order, so that the host waits for
-// nothing. One block: the last of the launch that takes their moments.
-struct DecideBothKernel {
-  static constexpr int kThreads = 32, kPhases = 1;
-  struct Shared {};
-  struct Own {};
-  template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
-    if (at.thread < 2) of[at.thread].Decide();
-  }
-  DecideWithin of[2];
-};
-
-// Moments of tensors of the batch, each with the number of values in this process.
-struct MomentsHere {
-  static constexpr int kMost = 3;
-  const TensorMoments* of[kMost];  // null: of nothing
-  double values[kMost];
-};
-// For all of kMost.
-// Writes this process's part to memory that is gathered from all.
-struct PutMoments {
-  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
-    if (here.of[k] != nullptr) parts[k] = {*here.of[k], here.values[k]};
-  }
-  MomentsHere here;
-  MomentsPart* parts;
-};
-// After the gathering: every process computes the same from the same parts.
-struct JoinMomentsOfAll {
-  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
-    if (here.of[k] == nullptr) return;
-    to[k] = JoinedMoments(ranks, [this, k](int rank) -> const MomentsPart& {
-      return parts[rank * MomentsHere::kMost + k];
-    });
-  }
-  MomentsHere here;
-  const MomentsPart* parts;  // of each process kMost
-  int ranks;
-  TensorMoments* to;
 };
 
 }  // namespace ada::backend::cuda

@@ -131,23 +131,42 @@ ADA_HOST_DEVICE inline void StoreVec8(const TensorSpan& p, std::int64_t i, const
 
 // A NaN stays one; its payload need not.
 template <StorageType kStorageType>
-ADA_HOST_DEVICE inline Vec8 Widened(const Vec8Codes& codes) {
+ADA_HOST_DEVICE inline float WidenedCode(std::uint16_t code) {
   static_assert(kStorageType == StorageType::kF16 || kStorageType == StorageType::kBF16);
+  if constexpr (kStorageType == StorageType::kBF16) return OfBf16(code);
+#ifdef __CUDA_ARCH__
+  float x = 0;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(code));
+  return x;
+#else
+  return OfFp16(code);
+#endif
+}
+// As LoadVec4.
+template <StorageType kStorageType>
+ADA_HOST_DEVICE inline Vec4 LoadVec4As(const TensorSpan& p, std::int64_t i) {
+  const Vec4Codes codes = static_cast<const Vec4Codes*>(p.data)[i / 4];
+  Vec4 x;
+  ADA_UNROLL
+  for (int k = 0; k < 4; ++k) x.of[k] = WidenedCode<kStorageType>(codes.of[k]);
+  return x;
+}
+struct Vec2 {
+  float of[2];
+};
+template <StorageType kStorageType>
+ADA_HOST_DEVICE inline Vec2 WidenedPair(std::uint32_t pair) {
+  if constexpr (kStorageType == StorageType::kBF16)
+    return {{OfBits(pair << 16), OfBits(pair & 0xffff0000u)}};
+  return {{WidenedCode<kStorageType>(static_cast<std::uint16_t>(pair)),
+           WidenedCode<kStorageType>(static_cast<std::uint16_t>(pair >> 16))}};
+}
+template <StorageType kStorageType>
+ADA_HOST_DEVICE inline Vec8 Widened(const Vec8Codes& codes) {
   Vec8 x;
   for (int k = 0; k < 4; ++k) {
-    const std::uint32_t pair = codes.pair[k];
-    if constexpr (kStorageType == StorageType::kBF16) {
-      x.of[2 * k] = OfBits(pair << 16), x.of[2 * k + 1] = OfBits(pair & 0xffff0000u);
-    } else {
-      const auto low = static_cast<std::uint16_t>(pair),
-                 high = static_cast<std::uint16_t>(pair >> 16);
-#ifdef __CUDA_ARCH__
-      asm("cvt.f32.f16 %0, %1;" : "=f"(x.of[2 * k]) : "h"(low));
-      asm("cvt.f32.f16 %0, %1;" : "=f"(x.of[2 * k + 1]) : "h"(high));
-#else
-      x.of[2 * k] = OfFp16(low), x.of[2 * k + 1] = OfFp16(high);
-#endif
-    }
+    const Vec2 two = WidenedPair<kStorageType>(codes.pair[k]);
+    x.of[2 * k] = two.of[0], x.of[2 * k + 1] = two.of[1];
   }
   return x;
 }

@@ -101,6 +101,13 @@ struct LastBlockKernel {
   };
 
   template <int kPhase>
+  ADA_HOST_DEVICE int Turns(const ThreadIndex& at) const {
+    if constexpr (kPhase < kTicket)
+      return TurnsOf<kPhase>(first, at);
+    else
+      return 1;
+  }
+  template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase < kTicket) {
       first.template Run<kPhase>(at, shared.first, own.first);

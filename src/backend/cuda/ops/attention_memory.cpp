@@ -21,21 +21,6 @@ NumberFormat RoundedFormat(bool rounds, const NumberFormat& format, const Roundi
   return rounds && style.per_tensor_scale == nullptr ? format : kFp32;
 }
 
-// Tensor Cores multiply two operands of one 16-bit storage: one operand that does not fit in it,
-// and all products of the pass are computed in fp32.
-Storage CommonOperands(const AttentionSpec& spec, bool backward) {
-  std::vector<NumberFormat> formats;
-  for (const Tensor& x : spec.x) formats.push_back(ReadableFormat(x));
-  formats.push_back(RoundedFormat(spec.rounds_p, spec.p_format, spec.p_style));
-  if (backward) {
-    formats.push_back(ReadableFormat(spec.dy.tensor));
-    formats.push_back(RoundedFormat(spec.rounds_ds, spec.ds_format, spec.ds_style));
-  }
-  for (const NumberFormat& format : formats)
-    if (OperandsOf(formats[0], format) == Storage::kF32) return Storage::kF32;
-  return OperandsOf(formats[0], formats[0]);
-}
-
 // Takes places from `scratch`, one after the other; null: only adds up their bytes.
 class Taking {
  public:
@@ -60,6 +45,21 @@ class Taking {
 };
 
 }  // namespace
+
+// Tensor Cores multiply two operands of one 16-bit storage: one operand that does not fit in it,
+// and all products of the pass are computed in fp32.
+Storage CommonOperands(const AttentionSpec& spec, bool backward) {
+  std::vector<NumberFormat> formats;
+  for (const Tensor& x : spec.x) formats.push_back(ReadableFormat(x));
+  formats.push_back(RoundedFormat(spec.rounds_p, spec.p_format, spec.p_style));
+  if (backward) {
+    formats.push_back(ReadableFormat(spec.dy.tensor));
+    formats.push_back(RoundedFormat(spec.rounds_ds, spec.ds_format, spec.ds_style));
+  }
+  for (const NumberFormat& format : formats)
+    if (OperandsOf(formats[0], format) == Storage::kF32) return Storage::kF32;
+  return OperandsOf(formats[0], formats[0]);
+}
 
 AttentionSizes::AttentionSizes(const AttentionSpec& spec)
     : heads(spec.heads),

@@ -98,6 +98,10 @@ void RoundChunkAgain(Stream& stream, const RoundingStats& stats, const Pass& pas
 
 // --- Memory and products ---
 
+// The storage in which a pass multiplies queries, keys, values and probabilities, backwards
+// gradients of y and of scores as well: 16 bits where all of them have the same, else fp32.
+Storage CommonOperands(const AttentionSpec& spec, bool backward);
+
 // The sizes of an attention, from its spec; a position is a pixel of a tensor's image. Matmuls
 // treat a head of keys, with all queries that read it, as one matrix.
 struct AttentionSizes {
@@ -143,9 +147,7 @@ class AttentionMemory {
   AttentionMemory(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes,
                   const ScoreChunks& chunks, bool backward);
 
-  // In which storage packed queries, keys, values and gradients of y are multiplied, and rounded
-  // probabilities and gradients of scores with them: 16 bits where all of them have the same, else
-  // fp32.
+  // CommonOperands of its way.
   Storage operands() const { return operands_; }
   std::size_t bytes() const { return bytes_; }
 
