@@ -49,13 +49,13 @@ class LogCostTest(unittest.TestCase):
             return rows(60, kind)
         found = costs.measure_logs(2, seconds_by_step)
         self.assertEqual(set(found), set(costs.TENSORS))
-        self.assertEqual(list(found.values())[0], ([25.0, 25.0], [75.0, 75.0]))
+        self.assertEqual(list(found.values())[0], [(25.0, 75.0), (25.0, 75.0)])
         self.assertEqual(len(asked), 4)
         self.assertEqual(asked[0], ["log.every=2", "log.histogram_every=3",
                                     "log.statistics=[dx, dy, dw]"])
 
     def test_table(self):
-        text = costs.log_table({"dx": ([4.0, 2.0, 3.0], [9.0, 14.0, 11.0])})
+        text = costs.log_table({"dx": [(4.0, 9.0), (2.0, 14.0), (3.0, 11.0)]})
         self.assertEqual(text.splitlines()[2:], [
             "| dx | statistics every 100 steps | +0.03 | +0.02, +0.04 |",
             "| dx | statistics every step | +3.0 | +2.0, +4.0 |",

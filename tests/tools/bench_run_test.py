@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "bench"))
@@ -105,8 +106,7 @@ class BenchRunTest(unittest.TestCase):
             folder.mkdir(parents=True)
             for i in range(8):
                 (folder / f"{i}.png").write_bytes(BLACK)
-        os.environ["ADA_CAMVID"] = str(folder.parent)
-        self.addCleanup(os.environ.pop, "ADA_CAMVID")
+        self.enterContext(unittest.mock.patch.dict(os.environ, ADA_DATA=self.folder.name))
         ada = ada_runs.AdaTrain(ADA, self.folder.name)
         found = {name: ada.network(model, 8).parameters for name, model in models.MODELS.items()}
         self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,

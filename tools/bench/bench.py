@@ -16,9 +16,9 @@ import compare
 import costs
 import machine
 import models
+import modes
 import op_rows
-
-BUILD = machine.ROOT / "build"
+from turns import end
 
 
 def names_of(known, everything):
@@ -33,66 +33,59 @@ def names_of(known, everything):
     return parse
 
 
+def at_least(least):
+    """An argparse type: a whole number from `least` on."""
+    def parse(text):
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}': expected a whole number from {least} on")
+        return int(text)
+    return parse
+
+
 def batches(text):
     """An argparse type: a list "64,128" of numbers of images or sequences."""
-    try:
-        sizes = [int(size) for size in text.split(",")]
-    except ValueError:
-        sizes = [0]
-    if min(sizes) < 2:  # batch norm over a 1x1 image needs two
-        raise argparse.ArgumentTypeError(f"'{text}': expected whole numbers from 2 on, as 64,128")
-    return sizes
-
-
-def positive(text):
-    """An argparse type: a whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}': expected a whole number from 1 on")
-    return int(text)
+    return [at_least(2)(size) for size in text.split(",")]  # batch norm over a 1x1 image needs two
 
 
 def arguments(words):
     parser = argparse.ArgumentParser(prog="tools/bench/run.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--ops", action="store_true",
-                      help="each distinct convolution, linear layer and attention by itself; needs "
-                      "no PyTorch")
-    only.add_argument("--scaling", action="store_true", help="speed over numbers of threads")
-    only.add_argument("--policy-cost", action="store_true",
-                      help="what each policy costs; needs no PyTorch")
-    only.add_argument("--log-cost", action="store_true",
-                      help="what statistics and histograms cost; needs no PyTorch")
+    for name, text in (
+            ("ops", "each distinct convolution, linear layer and attention by itself; needs no "
+             "PyTorch"), ("scaling", "speed over numbers of threads"),
+            ("policy-cost", "what each policy costs; needs no PyTorch"),
+            ("log-cost", "what statistics and histograms cost; needs no PyTorch")):
+        only.add_argument(f"--{name}", action="store_true", help=text)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
                         help="what both programs compute on (default cpu)")
     parser.add_argument("--models", type=names_of(models.MODELS, models.usual("cpu")),
                         metavar="NAME,...",
                         help=f"of {', '.join(models.MODELS)}; default: those of small images; --ops and "
                         "--scaling: resnet20; --device cuda: resnet20,resnet50")
-    parser.add_argument("--modes", type=names_of(compare.MODES, compare.ALL_MODES),
+    parser.add_argument("--modes", type=names_of(modes.MODES, modes.of("", "compiled")),
                         metavar="NAME,...",
-                        help=f"of {', '.join(compare.MODES)}; default: those neither compiled nor "
-                        f"graphed; --device cuda: {', '.join(compare.CUDA_MODES)}")
+                        help=f"of {', '.join(modes.MODES)}; default: those neither compiled nor "
+                        f"graphed; --device cuda: {', '.join(modes.CUDA)}")
     parser.add_argument("--batch", type=batches, metavar="N,...",
                         help="images or sequences of a step (default: 128, of large images and of "
                         "sequences fewer)")
     parser.add_argument("--isa", choices=machine.ISA_LIMITS,
                         help="no program may use more of the processor's instruction sets")
-    parser.add_argument("--rounds", type=positive, default=5)
-    parser.add_argument("--threads", type=positive, default=machine.cores(),
-                        help="of each program; --scaling: the most (default: all cores)")
-    parser.add_argument("--ada-steps", type=positive,
-                        help="steps of one measurement; default: some seconds of each model")
-    parser.add_argument("--torch-steps", type=positive, help="default: an eighth of ada-train's")
-    parser.add_argument("--log-every", type=positive, default=100,
-                        help="of ada-train; at least once in a measurement (default 100)")
+    for name, default, text in (
+            ("rounds", 5, None),
+            ("threads", machine.cores(), "of each program; --scaling: the most (default: all cores)"),
+            ("ada-steps", None, "steps of one measurement; default: some seconds of each model"),
+            ("torch-steps", None, "default: an eighth of ada-train's"),
+            ("log-every", 100, "of ada-train; at least once in a measurement (default 100)")):
+        parser.add_argument(f"--{name}", type=at_least(1), default=default, help=text)
     parser.add_argument("--config", help=f"of --policy-cost (default {models.RESNET20}) and "
                         f"--log-cost (default {costs.LOG_CONFIG})")
-    parser.add_argument("--program", default=BUILD / "ada-train",
+    parser.add_argument("--program", default=machine.BUILD / "ada-train",
                         help="another build of ada-train")
-    parser.add_argument("--python", default=sys.executable, help=argparse.SUPPRESS)
-    parser.add_argument("--peak", default=BUILD / "bench_peak", help=argparse.SUPPRESS)
-    parser.add_argument("--op-bench", default=BUILD / "bench_ops", help=argparse.SUPPRESS)
+    for name, default in (("python", sys.executable), ("peak", machine.BUILD / "bench_peak"),
+                          ("op-bench", machine.BUILD / "bench_ops")):
+        parser.add_argument(f"--{name}", default=default, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     on_gpu = options.device == "cuda"
     if on_gpu and (options.ops or options.scaling):
@@ -102,18 +95,18 @@ def arguments(words):
                           else models.usual(options.device))
     if options.policy_cost or options.log_cost:
         options.batch = options.batch or [128]
-    options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
-    for modes, allowed, words in (
-            (compare.GRAPHED_MODES, on_gpu, "CUDA graphs need --device cuda"),
-            (compare.OPERAND_MODES, not on_gpu, "operands in blocks are of the processor; --device "
+    options.modes = options.modes or list(modes.CUDA if on_gpu else modes.of(""))
+    for names, allowed, text in (
+            (modes.of("graphed"), on_gpu, "CUDA graphs need --device cuda"),
+            (modes.of("operands"), not on_gpu, "operands in blocks are of the processor; --device "
              "cuda goes without them"),
             (["torch-mxfp8-torchao"], options.models == ["mlp512"], "torchao's layers are linear "
              "ones: --models mlp512"),
-            (compare.TUNED_MODES, on_gpu, "plans are measured with --device cuda alone"),
-            (compare.WRITTEN_MODES, all(models.MODELS[name].transformer for name in options.models),
+            (modes.of("tuned"), on_gpu, "plans are measured with --device cuda alone"),
+            (modes.of("written"), all(models.MODELS[name].transformer for name in options.models),
              "attention is written out in transformers alone")):
-        if not allowed and any(mode in modes for mode in options.modes):
-            parser.error(words)
+        if not allowed and any(mode in names for mode in options.modes):
+            parser.error(text)
     options.config = options.config or (costs.LOG_CONFIG if options.log_cost else models.RESNET20)
     return options
 
@@ -122,8 +115,7 @@ def main():
     options = arguments(sys.argv[1:])
     os.environ.update(machine.ISA_LIMITS.get(options.isa, {}))
     if options.device == "cuda" and machine.gpu() is None:
-        sys.exit("bench.py: --device cuda: nvidia-smi finds no GPU on this machine; nothing was "
-                 "measured")
+        end("--device cuda: nvidia-smi finds no GPU on this machine; nothing was measured")
     warning = machine.load_warning(os.getloadavg()[0])
     if warning:
         print(warning, flush=True)

@@ -19,6 +19,7 @@ import sys
 import time
 
 import machine
+from turns import end
 
 SWITCHES = {"graphs": "GRAPHS=0", "side_stream": "SIDE_STREAM=0", "pdl": "PDL=off",
             "pdl_early": "PDL=early", "plain": "PLAIN=0", "last_block": "LAST_BLOCK=0",
@@ -69,7 +70,7 @@ class Session:
         return self.call(name, [
             self.build / "ada-train", "--config", config, "--output", self.out / name, "--overwrite",
             "--no-progress", "--set", f"device.kind={device}", "evaluate.every_epochs=0",
-            "train.epochs=1000000", *machine.data_options(config, self.out), *values], seconds,
+            "train.epochs=1000000", *machine.data_options(config), *values], seconds,
             variables)
 
     def column(self, name, file, column):
@@ -159,7 +160,7 @@ def main():
         if section not in SECTIONS:
             parser.error(f"unknown section '{section}'; known are {', '.join(SECTIONS)}")
     if machine.gpu() is None:
-        sys.exit("gpu_first.py: nvidia-smi finds no GPU on this machine; nothing was measured")
+        end("nvidia-smi finds no GPU on this machine; nothing was measured")
     for section in options.only.split(","):
         if time.monotonic() - begin >= 60 * options.minutes:
             session.record(section, "all", True, f"skipped: {options.minutes:g} minutes are over")

@@ -1,16 +1,16 @@
 """The machine in words that name no machine, its measured peaks, and the data it has."""
 import dataclasses
-import gzip
 import json
 import os
 import pathlib
 import platform
-import random
 import statistics
 import subprocess
-import sys
+
+from turns import end, words_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
 
 
 def cores():
@@ -19,12 +19,9 @@ def cores():
 
 # What --isa permits: ada-train, PyTorch, and oneDNN in both.
 ISA_LIMITS = {
-    "avx2": {"ADA_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "avx512": {"ADA_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512",
-               "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
-    "avx512bf16": {"ADA_ISA": "avx512bf16", "ATEN_CPU_CAPABILITY": "avx512",
-                   "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
-}
+    isa: {"ADA_ISA": isa, "ATEN_CPU_CAPABILITY": of_torch, "ONEDNN_MAX_CPU_ISA": of_onednn}
+    for isa, of_torch, of_onednn in (("avx2", "avx2", "AVX2"), ("avx512", "avx512", "AVX512_CORE"),
+                                     ("avx512bf16", "avx512", "AVX512_CORE_BF16"))}
 
 
 def instruction_sets(flags):
@@ -36,17 +33,15 @@ def instruction_sets(flags):
     return best + (" and " + ", ".join(more) if more else "")
 
 
-def describe():
+def describe(device="cpu"):
+    """What --device names."""
+    if device == "cuda":
+        return gpu()
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = next((line for line in file if line.startswith("flags")), "").split()
     limit = os.environ.get("ADA_ISA")
     return (f"{os.cpu_count()} cores, {platform.machine()} with {instruction_sets(flags)}"
             + (f", all programs limited to {limit}" if limit else ""))
-
-
-def describe_device(device):
-    """What --device names."""
-    return gpu() if device == "cuda" else describe()
 
 
 def load_warning(load):
@@ -74,69 +69,28 @@ def gpu():
     return f"{name}, driver {driver}"
 
 
-def cifar10():
-    """The folder of the real data set, or None."""
-    for folder in (os.environ.get("ADA_CIFAR10"), ROOT / "data" / "cifar-10"):
-        if folder and pathlib.Path(folder, "data_batch_1.bin").exists():
-            return str(folder)
-    return None
+def data_options(config):
+    """--set values for the data of a configuration, whose speed hardly depends on them: the real set
+    where its folder in $ADA_DATA is found, otherwise synthetic images of the same shape or a text of
+    this tree. Nothing stands in for CamVid."""
+    def found(name):
+        return (ROOT / (os.environ.get("ADA_DATA") or "data") / name).is_dir()
 
-
-def camvid():
-    """The folder of CamVid; ends the program where it is not found: nothing stands in for it."""
-    folder = os.environ.get("ADA_CAMVID") or ROOT / "data" / "camvid"
-    if not pathlib.Path(folder, "train").is_dir():
-        sys.exit(f"bench.py: {folder} holds no CamVid; data/scripts/fetch.py camvid fetches it, and "
-                 "ADA_CAMVID may name its folder")
-    return folder
-
-
-PACKED_JARGON = pathlib.Path("/usr/share/dictd/jargon.dict.dz")  # of Debian's dict-jargon
-
-
-def jargon(scratch):
-    """--set values for the Jargon File where it is found, otherwise for a text that is made up. The
-    vocabulary is that of bytes in both. Files that are made lie in `scratch`."""
-    for folder in (os.environ.get("ADA_JARGON"),
-                   pathlib.Path(os.environ.get("ADA_DATA") or ROOT / "data", "jargon")):
-        if folder and pathlib.Path(folder, "jargon.txt").exists():
-            return [f"data.path={pathlib.Path(folder).resolve()}"]
-    made = pathlib.Path(scratch, "text")
-    made.mkdir(exist_ok=True)
-    if PACKED_JARGON.exists():
-        if not (made / "jargon.txt").exists():
-            (made / "jargon.txt").write_bytes(gzip.decompress(PACKED_JARGON.read_bytes()))
-        return [f"data.path={made}"]
-    if not (made / "words.txt").exists():
-        (made / "words.txt").write_text(made_up_text(), encoding="ascii")
-    return ["data.dataset=text", f"data.path={made / 'words.txt'}"]
-
-
-def made_up_text(words=200000):
-    """Words of letters, the same ones on every call; some occur far more often than others."""
-    source = random.Random(0)
-    known = ["".join(source.choices("etaoinshrdlucmfwypvbgkjqxz", range(26, 0, -1),
-                                    k=source.randint(1, 10))) for _ in range(2000)]
-    often = [1 / rank for rank in range(1, len(known) + 1)]
-    return " ".join(source.choices(known, often, k=words))
-
-
-def data_options(config, scratch):
-    """--set values for the data of a configuration: the real set where it is found, otherwise
-    synthetic images of the same shape or a text that is made up."""
-    if "synthetic" in config or "bccd" in config:  # made-up images in any case; nothing stands in
+    if "synthetic" in config or "bccd" in config:
         return []
-    if "jargon" in config:
-        return ["data.validation=0.005", *jargon(scratch)]  # a short evaluation when a run ends
+    if "jargon" in config:  # a short evaluation when a run ends
+        text = [] if found("jargon") else ["data.dataset=text",
+                                           f"data.path={ROOT / 'configs' / 'KEYS.md'}"]
+        return ["data.validation=0.01", *text]
     if "camvid" in config:
-        return [f"data.path={camvid()}"]
+        if not found("camvid/train"):
+            end("CamVid is not there: `ada-train fetch camvid` gets it")
+        return []
     if "fashion" in config:
         if pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
             return ["data.limit={train: 0, test: 256}"]
         return ["data.dataset=synthetic", "data.synthetic={height: 28, width: 28, channels: 1}"]
-    if cifar10():
-        return [f"data.path={cifar10()}", "data.limit={train: 0, test: 256}"]
-    return ["data.dataset=synthetic"]
+    return ["data.limit={train: 0, test: 256}" if found("cifar-10") else "data.dataset=synthetic"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,13 +115,11 @@ class Peak:
 
 def measure_peak(program, threads):
     """One Peak; about a second."""
-    done = subprocess.run([program, str(threads)], capture_output=True, text=True, check=True)
-    return Peak(**json.loads(done.stdout))
+    return Peak(**json.loads(words_of(program, threads)))
 
 
 def median_peak(peaks):
     """Of Peaks measured in different rounds, each number's median."""
-    def middle(name):
-        values = [getattr(peak, name) for peak in peaks]
+    def middle(values):
         return None if None in values else statistics.median(values)
-    return Peak(*(middle(field.name) for field in dataclasses.fields(Peak)))
+    return Peak(*map(middle, zip(*map(dataclasses.astuple, peaks))))

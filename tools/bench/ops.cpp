@@ -1,19 +1,19 @@
-// bench_ops CONFIG IMAGE BATCH THREADS ROUNDS [KEY=VALUE...]: time of each part of every distinct
-// convolution, linear layer and attention of a configuration's network over images of IMAGE
-// (32x32x3), by Google Benchmark, as its JSON; the program of tools/bench/op_rows.py. KEY=VALUE: as
-// ada-train's --set.
+// bench_ops CONFIG BATCH THREADS ROUNDS [KEY=VALUE...]: time of each part of every distinct
+// convolution, linear layer and attention of a configuration's network, by Google Benchmark, as its
+// JSON; the program of tools/bench/op_rows.py. KEY=VALUE: as ada-train's --set.
 #include "ops.h"
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
+#include <optional>
 #include <random>
+#include <utility>
+#include <vector>
 
-#include "config/load.h"
 #include "graph/network/shapes.h"
+#include "words.h"
 
 namespace ada::bench {
 
@@ -25,89 +25,129 @@ void FillNormal(float* values, std::size_t count, float deviation) {
   for (std::size_t i = period; i < count; ++i) values[i] = values[i - period];
 }
 
+std::string Layer::Text() const {
+  const auto pair = [](std::int64_t a, std::int64_t b) {
+    return std::to_string(a) + "x" + std::to_string(b);
+  };
+  if (attention())
+    return "attention " + pair(heads, x.c / heads) + ' ' + std::to_string(keys) +
+           (causal ? " tokens causal" : " tokens");
+  return (linear ? "linear " : "conv " + pair(w.h, w.w) + " ") + ToString(x) + " > " + ToString(y);
+}
+double Layer::Flop(Part part) const {
+  const auto results = static_cast<double>(y.numel());
+  if (!attention()) return 2.0 * results * static_cast<double>(w.numel() / w.n);
+  return (part == Part::kForward ? 4.0 : 8.0) * results * static_cast<double>(keys);
+}
+double Layer::Bytes(Part part, int size) const {
+  const auto values = static_cast<double>(x.numel() + y.numel());
+  if (!attention()) return values * size + static_cast<double>(w.numel()) * 4;
+  const auto others = static_cast<double>(2 * x.n * keys * kv_heads * (x.c / heads));
+  // Backwards everything is read again, and each of the three inputs has a gradient.
+  return (part == Part::kForward ? 1 : 2) * (values + others) * size;
+}
+
 namespace {
 
-// A part of a layer in one program. Programs live one at a time: idle threads of one would take
-// cores from the other. The label is "layer|layers|part|program".
-void Register(const Counted& counted, const char* part, std::function<void()> Program::*work,
-              const char* name, int size, int rounds, const std::function<Program()>& make) {
-  const Layer& layer = counted.layer;
-  const std::string label =
-      layer.Text() + '|' + std::to_string(counted.layers) + '|' + part + '|' + name;
-  const bool forward = work == &Program::forward;
-  const double flop = layer.Flop(forward), bytes = layer.Bytes(size, forward);
-  benchmark::RegisterBenchmark(label.c_str(),
-                               [=](benchmark::State& state) {
-                                 const Program program = make();
-                                 (program.*work)();  // warms up
-                                 for (auto _ : state) (program.*work)();
-                                 state.SetLabel(label);
-                                 state.counters["flop"] = flop, state.counters["bytes"] = bytes;
-                               })
-      ->UseRealTime()
-      ->MinTime(0.03)
-      ->Repetitions(rounds);
+// The node as a layer over `batch` images; nothing: it is no product that is timed.
+std::optional<Layer> LayerOf(const graph::Network& network, std::size_t i, int batch) {
+  const graph::Node& node = network.nodes[i];
+  const config::LayerConfig& config = node.config;
+  Layer layer;
+  layer.x = node.input, layer.y = node.output;
+  layer.x.n = layer.y.n = batch;
+  layer.data_gradient = network.NeedsGradient()[node.inputs[0]];
+  if (config.kind == "attention") {
+    layer.heads = config.heads, layer.kv_heads = config.kv_heads, layer.causal = config.causal;
+    layer.x.c = layer.y.c;  // of queries, where keys and values stand in the same tensor
+    const Shape& keys = network.shape(node.inputs[node.inputs.size() == 1 ? 0 : 1]);
+    layer.keys = keys.h * keys.w;
+    return layer;
+  }
+  layer.linear = config.kind == "linear";
+  if (!layer.linear && config.kind != "conv2d") return std::nullopt;
+  const int owner = node.weight_owner(static_cast<int>(i));
+  layer.w = network.nodes[owner].parameters[0].shape;
+  layer.bias = config.bias;
+  if (layer.linear) return layer;
+  layer.stride = config.stride, layer.padding = config.padding;
+  layer.dilation = config.dilation, layer.groups = config.groups;
+  return layer;
 }
 
-void RegisterLayer(const Counted& counted, int threads, int rounds) {
-  const Layer layer = counted.layer;
-  struct Way {
-    const char* name;
-    std::function<Program()> make;
-    int size;
-    bool apart;  // the data gradient is to be had by itself
-  };
-  std::vector<Way> ways;
-  for (const auto& [name, format] : {std::pair("fp16", kFp16), {"bf16", kBf16}, {"fp32", kFp32}})
-    ways.push_back({name, [=] { return MakeOurs(layer, format, threads); },
-                    static_cast<int>(BytesOf(StorageFor(format))), layer.attention()});
-  ways.push_back({"onednn", [=] { return MakeOnednn(layer, threads); }, 4, true});
-  for (const Way& way : ways) {
-    const auto add = [&](const char* part, std::function<void()> Program::*work) {
-      Register(counted, part, work, way.name, way.size, rounds, way.make);
-    };
-    add("forward", &Program::forward);
-    if (!layer.attention()) add("weight gradient", &Program::weight_gradient);
-    if (!layer.attention() && !layer.data_gradient) continue;
-    if (way.apart)
-      add("data gradient", &Program::data_gradient);
+// The distinct layers in the order in which they come first, and how many are like each.
+std::vector<std::pair<Layer, int>> DistinctLayers(const graph::Network& network, int batch) {
+  std::vector<std::pair<Layer, int>> found;
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    const std::optional<Layer> layer = LayerOf(network, i, batch);
+    if (!layer) continue;
+    const auto like = std::find_if(found.begin(), found.end(),
+                                   [&](const auto& other) { return other.first == *layer; });
+    if (like == found.end())
+      found.emplace_back(*layer, 1);
     else
-      add("both gradients", &Program::both_gradients);
+      ++like->second;
   }
+  return found;
 }
 
-void Run(int argc, char** argv) {
-  config::Overrides overrides;
-  for (int i = 6; i < argc; ++i) {
-    const std::string word = argv[i];
-    overrides.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
-  }
-  const config::Config config = config::Load(argv[1], overrides).config;
-  const graph::Network network = graph::Resolve(config.model, ParseImage(argv[2]), config.task);
-  const int threads = std::max(1, std::atoi(argv[4])), rounds = std::max(1, std::atoi(argv[5]));
-  for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[3]))))
-    RegisterLayer(layer, threads, rounds);
+// What is timed lives no longer than its measurement: idle threads of one program would take cores
+// from the other. The label is "layer|layers|part|program".
+void Register(const Layer& layer, int layers, int threads, int rounds) {
+  const auto add = [&](Part part, const char* name, const char* program, int size, auto make) {
+    const std::string label =
+        layer.Text() + '|' + std::to_string(layers) + '|' + name + '|' + program;
+    benchmark::RegisterBenchmark(label.c_str(),
+                                 [=](benchmark::State& state) {
+                                   const Work work = make(layer, part);
+                                   work();  // warms up
+                                   for (auto _ : state) work();
+                                   state.SetLabel(label);
+                                   state.counters["flop"] = layer.Flop(part);
+                                   state.counters["bytes"] = layer.Bytes(part, size);
+                                 })
+        ->UseRealTime()
+        ->MinTime(0.03)
+        ->Repetitions(rounds);
+  };
+  const auto add_parts = [&](const char* program, int size, bool apart, auto make) {
+    add(Part::kForward, "forward", program, size, make);
+    if (!layer.attention()) add(Part::kWeightGradient, "weight gradient", program, size, make);
+    if (!layer.attention() && !layer.data_gradient) return;
+    if (apart || layer.attention())
+      add(Part::kDataGradient, "data gradient", program, size, make);
+    else
+      add(Part::kBothGradients, "both gradients", program, size, make);
+  };
+  for (const auto& [name, format] : {std::pair("fp16", kFp16), {"bf16", kBf16}, {"fp32", kFp32}})
+    add_parts(name, static_cast<int>(BytesOf(StorageFor(format))), false,
+              [format = format, threads](const Layer& of, Part part) {
+                return MakeOurs(of, part, format, threads);
+              });
+  add_parts("onednn", 4, true,
+            [threads](const Layer& of, Part part) { return MakeOnednn(of, part, threads); });
+}
+
+void Run(int count, char** words) {
+  Shape image;
+  const config::Config config = LoadCompleted(words[1], OverridesFrom(5, count, words), image);
+  const graph::Network network = graph::Resolve(config.model, image, config.task);
+  const auto number = [&](int word) { return std::max(1, std::atoi(words[word])); };
+  for (const auto& [layer, layers] : DistinctLayers(network, number(2)))
+    Register(layer, layers, number(3), number(4));
   // In turns, so that a machine whose speed drifts treats all alike.
-  std::string flags[] = {argv[0], "--benchmark_format=json",
+  std::string flags[] = {words[0], "--benchmark_format=json",
                          "--benchmark_enable_random_interleaving=true"};
-  char* words[] = {flags[0].data(), flags[1].data(), flags[2].data()};
-  int count = 3;
-  benchmark::Initialize(&count, words);
+  char* pointers[] = {flags[0].data(), flags[1].data(), flags[2].data()};
+  int flag_count = 3;
+  benchmark::Initialize(&flag_count, pointers);
   benchmark::RunSpecifiedBenchmarks();
 }
 
 }  // namespace
 }  // namespace ada::bench
 
-int main(int argc, char** argv) {
-  if (argc < 6) {
-    std::fputs("usage: bench_ops CONFIG IMAGE BATCH THREADS ROUNDS [KEY=VALUE...]\n", stderr);
-    return 2;
-  }
-  try {
-    ada::bench::Run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "bench_ops: %s\n", e.what());
-    return 1;
-  }
+int main(int count, char** words) {
+  return ada::bench::Finish(count >= 5, "bench_ops CONFIG BATCH THREADS ROUNDS [KEY=VALUE...]",
+                            [&] { ada::bench::Run(count, words); });
 }

@@ -4,8 +4,6 @@
 // products; "tiles", AMX's; null where the processor has none, or ADA_ISA forbids them to
 // ada-train. GB/s from arrays of 16 MiB: "read", and "copy", bytes read and bytes written together.
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
@@ -15,9 +13,10 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
+
+#include "backend/cpu/cpu_backend.h"
 
 namespace {
 
@@ -125,25 +124,6 @@ struct alignas(64) TileShapes {
   return 4.0 * 2 * 16 * 16 * 32 * kTileRounds;
 }
 
-// What ADA_ISA, from the narrowest on, leaves of the instruction sets.
-bool Permitted(std::string_view set) {
-  static constexpr std::string_view kSets[] = {"sse2", "avx2", "avx512", "avx512bf16", "amx"};
-  const char* most = std::getenv("ADA_ISA");
-  if (most == nullptr || *most == '\0') return true;
-  const auto place = [](std::string_view name) {
-    return std::find(std::begin(kSets), std::end(kSets), name) - std::begin(kSets);
-  };
-  return place(set) <= place(most);
-}
-
-bool HasAmx() {
-  // The kernel lends the tile registers only to who asks: ARCH_REQ_XCOMP_PERM, XTILEDATA.
-  unsigned a = 7, b, c = 0, d;
-  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  const bool known = (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0;  // AMX-BF16, AMX-TILE
-  return known && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-}
-
 double Rate(int threads, double (*work)()) {
   double flop = 0;
   const double seconds = BestSeconds(threads, [&](int thread) {
@@ -151,13 +131,6 @@ double Rate(int threads, double (*work)()) {
     if (thread == 0) flop = done;
   });
   return flop * threads / seconds * 1e-9;
-}
-
-double MeasureFma(int threads) {
-  if (Permitted("avx512") && __builtin_cpu_supports("avx512f")) return Rate(threads, FmaAvx512);
-  if (Permitted("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return Rate(threads, FmaAvx2);
-  return Rate(threads, MultiplyAddSse2);
 }
 
 constexpr std::size_t kLines = (std::size_t{16} << 20) / sizeof(Line);  // a large tensor of a step
@@ -192,14 +165,18 @@ std::string NumberOrNull(double rate) {
 int main(int argc, char** argv) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = std::max(1, argc > 1 ? std::atoi(argv[1]) : cores);
-  const bool has_pairs = Permitted("avx512bf16") && __builtin_cpu_supports("avx512bf16");
-  const double fma = MeasureFma(threads), pairs = has_pairs ? Rate(threads, PairsAvx512) : 0,
-               tiles = Permitted("amx") && HasAmx() ? Rate(threads, TilesAmx) : 0;
+  // Sets that this process may use, as "avx512bf16"; of AMX the kernel was asked.
+  const std::string isa = ada::backend::cpu::MakeCpuBackend(1)->InstructionSet();
+  const bool amx = isa.starts_with("amx"), pairs = amx || isa.starts_with("avx512bf16");
+  const double fma = Rate(threads, amx || isa.starts_with("avx512") ? FmaAvx512
+                                   : isa.starts_with("avx2")        ? FmaAvx2
+                                                                    : MultiplyAddSse2);
   std::vector<std::vector<Line>> from(threads, std::vector<Line>(kLines)), to = from;
   const double giga = static_cast<double>(kLines * sizeof(Line)) * threads * 1e-9;
   const double read = giga / BestSeconds(threads, [&](int thread) { Read(from[thread]); });
   const double copy =
       2 * giga / BestSeconds(threads, [&](int thread) { Copy(from[thread], to[thread]); });
   std::printf("{\"fma\": %.1f, \"pairs\": %s, \"tiles\": %s, \"read\": %.1f, \"copy\": %.1f}\n",
-              fma, NumberOrNull(pairs).c_str(), NumberOrNull(tiles).c_str(), read, copy);
+              fma, NumberOrNull(pairs ? Rate(threads, PairsAvx512) : 0).c_str(),
+              NumberOrNull(amx ? Rate(threads, TilesAmx) : 0).c_str(), read, copy);
 }

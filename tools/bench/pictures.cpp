@@ -13,15 +13,7 @@
 
 namespace {
 
-using ada::data::Loader;
-
-double SecondsOf(Loader* loader, std::int64_t* images) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < loader->batches_per_epoch(); ++i) *images += loader->Next().rows;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-int Measure(const char* folder, int workers, int epochs) {
+void Measure(const char* folder, int workers, int epochs) {
   const ada::data::Splits splits = ada::data::Read("folder", folder);
   ada::data::LoaderSpec spec;
   spec.batch_size = 64;
@@ -33,14 +25,15 @@ int Measure(const char* folder, int workers, int epochs) {
   ada::data::Dataset train = splits.train;
   train.height = train.width = 224;
   train.channels = 3;
-  Loader loader(train, spec);
+  ada::data::Loader loader(train, spec);
   for (int epoch = 0; epoch < epochs; ++epoch) {
+    const auto begin = std::chrono::steady_clock::now();
     std::int64_t images = 0;
-    const double seconds = SecondsOf(&loader, &images);
-    std::printf("%.1f\n", static_cast<double>(images) / seconds);
+    for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) images += loader.Next().rows;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::printf("%.1f\n", static_cast<double>(images) / took.count());
     std::fflush(stdout);
   }
-  return 0;
 }
 
 }  // namespace
@@ -51,7 +44,8 @@ int main(int count, char** arguments) {
     return 2;
   }
   try {
-    return Measure(arguments[1], std::atoi(arguments[2]), std::atoi(arguments[3]));
+    Measure(arguments[1], std::atoi(arguments[2]), std::atoi(arguments[3]));
+    return 0;
   } catch (const ada::Error& error) {
     std::fprintf(stderr, "bench_pictures: %s\n", error.what());
     return error.exit_code();

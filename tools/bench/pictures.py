@@ -11,12 +11,11 @@ torchvision: --python or ADA_BENCH_PYTHON.
 import argparse
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
 
 import markdown
+from turns import end, in_turns, words_of
 
 # One process per measurement: images per second of each epoch, one a line.
 TORCH = """
@@ -40,26 +39,18 @@ def link_photos(folders, root):
     """Makes ROOT/train/CLASS and ROOT/val/CLASS of links; returns how many photos there are."""
     count = 0
     for number, folder in enumerate(folders):
-        for split in ("train", "val"):
-            (root / split / f"class{number}").mkdir(parents=True)
-        files = [path for path in sorted(pathlib.Path(folder).rglob("*"))
+        train, val = (root / split / f"class{number}" for split in ("train", "val"))
+        train.mkdir(parents=True)
+        val.mkdir(parents=True)
+        files = [path.resolve() for path in sorted(pathlib.Path(folder).rglob("*"))
                  if path.suffix.lower() in ENDINGS and path.is_file()]
         if not files:
-            sys.exit(f"pictures.py: {folder}: no .jpg, .jpeg or .png file in it")
+            end(f"{folder}: no .jpg, .jpeg or .png file in it")
         for i, path in enumerate(files):
-            (root / "train" / f"class{number}" / f"{i:06}{path.suffix}").symlink_to(path.resolve())
-        first = root / "train" / f"class{number}" / f"{0:06}{files[0].suffix}"
-        (root / "val" / f"class{number}" / first.name).symlink_to(first.resolve())
+            (train / f"{i:06}{path.suffix}").symlink_to(path)
+        (val / f"{0:06}{files[0].suffix}").symlink_to(files[0])
         count += len(files)
     return count
-
-
-def last_rate(command):
-    """Images per second of the last epoch: the first ones start threads and fill caches."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"pictures.py: {command[0]} ended with {done.returncode}: {done.stderr}")
-    return float(done.stdout.split()[-1])
 
 
 def main():
@@ -72,28 +63,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2, help="of a measurement; the last counts")
     options = parser.parse_args()
-    numbers = [str(options.workers), str(options.epochs)]
     with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        count = link_photos(options.folders, root)
-        commands = {
-            "ada-train's loader": [options.program, folder, *numbers],
-            "torch DataLoader, ImageFolder, PIL": [options.python, "-c", TORCH, folder, *numbers],
-        }
-        rates = {name: [] for name in commands}
-        for number in range(options.rounds):
-            for name in list(commands)[:: 1 if number % 2 == 0 else -1]:
-                rates[name].append(last_rate(commands[name]))
-                print(f"round {number + 1}: {name}: {rates[name][-1]:.0f} images/s", file=sys.stderr)
-    ours, theirs = rates.values()
+        count = link_photos(options.folders, pathlib.Path(folder))
+
+        def last_rate(*command):
+            """Images per second of the last epoch: the first ones start threads and fill caches."""
+            return float(words_of(*command, folder, options.workers, options.epochs).split()[-1])
+        rates = in_turns(options.rounds, {
+            "ada-train's loader": lambda: last_rate(options.program),
+            "torch DataLoader, ImageFolder, PIL": lambda: last_rate(options.python, "-c", TORCH),
+        }, "{}: {:.0f} images/s".format)
     print(f"{count} photos, {options.workers} workers, {options.rounds} rounds in turns\n")
     print(markdown.table(
         ["", "images/s: median", "lowest, highest"],
-        [[name, f"{statistics.median(values):,.0f}", f"{min(values):,.0f}, {max(values):,.0f}"]
-         for name, values in rates.items()]))
-    ratios = [a / b for a, b in zip(ours, theirs)]
-    print(f"\nratio: median of the rounds {statistics.median(ratios):.2f} "
-          f"({min(ratios):.2f} to {max(ratios):.2f})")
+        [[name, *markdown.spread(values, "{:,.0f}".format)] for name, values in rates.items()]))
+    print(f"\nratio: median of the rounds {markdown.ratios(*rates.values())}")
 
 
-main()
+if __name__ == "__main__":
+    main()

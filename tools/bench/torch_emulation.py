@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from torch_networks import Attention, Probabilities, Scores, write_attention_out
+from torch_networks import Attention, Probabilities, Scores
 
 MULTIPLIED = (nn.Conv2d, nn.Linear)  # by their weights, of which there is a rounded copy
 STORED = (*MULTIPLIED, nn.BatchNorm2d, nn.Identity, nn.AdaptiveAvgPool2d, nn.Embedding,
@@ -53,12 +53,10 @@ class RoundWeight(nn.Module):
         return weight + (weight.half().float() - weight).detach()
 
 
-def emulate_fp16(network, counting, written_out=False):
-    """Puts a rounding behind every module whose output a mixed-precision run would store;
-    `counting`: the values that each rounding lost are counted in every step; `written_out`:
-    attention is computed operation by operation, so that its probabilities and the gradient of its
-    scores are rounded as well."""
-    write_attention_out(network, written_out)
+def emulate_fp16(network, counting):
+    """Puts a rounding after every module whose output a mixed-precision run would store; `counting`:
+    the values that each rounding lost are counted in every step. Of attention that is written out,
+    probabilities and the gradient of scores are rounded as well."""
     for module in list(network.modules()):
         if isinstance(module, MULTIPLIED):
             parametrize.register_parametrization(module, "weight", RoundWeight())

@@ -1,16 +1,15 @@
-"""Operands of products in block-scaled formats as one emulates them in PyTorch: autograd functions
-quantize and decode each operand by tensor operations, as microxcaling's layers do, and multiply what
-was decoded. Formats, blocks and roundings are those of ada-train's recipes of the same names
+"""Operands of products in block-scaled formats as one emulates them in PyTorch: each operand is
+quantized and decoded by tensor operations, as microxcaling's layers do, and what was decoded is
+multiplied. Formats, blocks and roundings are those of ada-train's recipes of the same names
 (configs/blocks.md); what surrounds the layers runs under autocast to bf16, which is their `format`.
 
 MXFP8's decoded operands are bf16 numbers, so that their products are PyTorch's in bf16; NVFP4's have
 13 bits and are multiplied in fp32."""
-import functools
-
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.grad import conv2d_input, conv2d_weight
+
+from ada_train.torch.operands import Product
 
 E4M3_TOP, FP4_TOP = 448.0, 6.0
 LARGEST = torch.finfo(torch.float32).max
@@ -35,9 +34,7 @@ def in_blocks(x, axis, block):
     """x with `axis` last, in blocks: [..., blocks, block], zeros where it ends; and how long it is."""
     x = x.movedim(axis, -1)
     length = x.shape[-1]
-    if length % block:
-        x = functional.pad(x, (0, -length % block))
-    return x.unflatten(-1, (-1, block)), length
+    return functional.pad(x, (0, -length % block)).unflatten(-1, (-1, block)), length
 
 
 def of_blocks(blocks, length, axis):
@@ -69,7 +66,6 @@ def nvfp4(x, axis, square=False, stochastic=False):
     return of_blocks(elements * (scale * amax * (1 / (E4M3_TOP * FP4_TOP))), length, axis)
 
 
-@functools.cache
 def hadamard_matrix():
     matrix = torch.ones(1, 1)
     while matrix.shape[0] < len(SIGNS):
@@ -77,116 +73,50 @@ def hadamard_matrix():
     return matrix @ torch.diag(torch.tensor(SIGNS, dtype=torch.float32)) / 4
 
 
+HADAMARD = hadamard_matrix()
+
+
 def transformed(x):
     """Each 16 images by Hadamard's transform, as bf16 keeps it; what is beyond a multiple of 16
     stays."""
     whole = x.shape[0] // 16 * 16
-    mixed = hadamard_matrix() @ x[:whole].reshape(whole // 16, 16, -1)
+    mixed = HADAMARD @ x[:whole].reshape(whole // 16, 16, -1)
     mixed = mixed.reshape(whole, *x.shape[1:]).bfloat16().float()
     return mixed if whole == x.shape[0] else torch.cat([mixed, x[whole:]])
 
 
-class Mxfp8:
-    """Recipe torchao_mxfp8."""
-    multiplied = torch.bfloat16
-    x = w = dy = staticmethod(mxfp8)
-    dw_x = dw_dy = staticmethod(mxfp8)
+class EmulatedProduct(Product):
+    """The products of a linear layer or a convolution without groups, by recipe torchao_mxfp8 or
+    te_nvfp4: tiles of weights, dy rounded stochastically, both operands of dw transformed."""
 
+    def __init__(self, module, recipe):
+        super().__init__("", module, {}, None)
+        self._nvfp4 = recipe == "nvfp4"
 
-class Nvfp4:
-    """Recipe te_nvfp4: tiles of weights, dy rounded stochastically, both operands of dw
-    transformed."""
-    multiplied = torch.float32
-    x = staticmethod(nvfp4)
-    w = staticmethod(functools.partial(nvfp4, square=True))
-    dy = staticmethod(functools.partial(nvfp4, stochastic=True))
+    def __call__(self, x):
+        return super().__call__(x.bfloat16())
 
-    @staticmethod
-    def dw_x(x, axis):
-        return nvfp4(x, axis)
+    def taken(self, operand, tensor):
+        product, _, name = operand.partition(".")
+        x = tensor.bfloat16().float()
+        if product == "dw":  # blocks along images and pixels, image by image and row by row
+            lines = (transformed(x) if self._nvfp4 else x).movedim(1, -1)
+            flat = self._quantized(name, lines.reshape(-1, lines.shape[-1]), 0)
+            x = flat.reshape(lines.shape).movedim(-1, 1)
+        else:
+            x = self._quantized(name, x, 0 if operand == "dx.w" else 1)
+        return x if self._nvfp4 else x.bfloat16()
 
-    @staticmethod
-    def dw_dy(dy, axis):
-        return nvfp4(dy, axis, stochastic=True)
+    def _quantized(self, name, x, axis):
+        return (nvfp4(x, axis, square=name == "w", stochastic=name == "dy") if self._nvfp4
+                else mxfp8(x, axis))
 
-
-RECIPES = {"mxfp8": Mxfp8, "nvfp4": Nvfp4}
-
-
-def stored(x):
-    """As bf16 keeps it, in fp32."""
-    return x.bfloat16().float()
-
-
-class LinearProducts(torch.autograd.Function):
-    """y = x w^T, dx = dy w and dw = dy^T x of quantized operands."""
-
-    @staticmethod
-    def forward(ctx, x, w, recipe):
-        ctx.save_for_backward(x, w)
-        ctx.recipe = recipe
+    def multiply(self, x, w, bias):
         with torch.autocast("cpu", enabled=False):
-            of_x, of_w = recipe.x(x.float(), 1), recipe.w(stored(w), 1)
-            return (of_x.to(recipe.multiplied) @ of_w.to(recipe.multiplied).t()).bfloat16()
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, w = ctx.saved_tensors
-        recipe, dx = ctx.recipe, None
-        x, dy = x.float(), dy.float()
-        if ctx.needs_input_grad[0]:
-            of_dy, of_w = recipe.dy(dy, 1), recipe.w(stored(w), 0)
-            dx = (of_dy.to(recipe.multiplied) @ of_w.to(recipe.multiplied)).bfloat16()
-        if recipe is Nvfp4:
-            x, dy = transformed(x), transformed(dy)
-        of_dy, of_x = recipe.dw_dy(dy, 0), recipe.dw_x(x, 0)
-        dw = (of_dy.to(recipe.multiplied).t() @ of_x.to(recipe.multiplied)).float()
-        return dx, dw, None
-
-
-def along_pixels(quantize, x):
-    """Blocks along images and pixels, image by image and row by row."""
-    lines = x.permute(0, 2, 3, 1)
-    return quantize(lines.reshape(-1, x.shape[1]), 0).reshape(lines.shape).permute(0, 3, 1, 2)
-
-
-class ConvolutionProducts(torch.autograd.Function):
-    """The same three products of a convolution without groups."""
-
-    @staticmethod
-    def forward(ctx, x, w, stride, padding, recipe):
-        ctx.save_for_backward(x, w)
-        ctx.how, ctx.recipe = (stride, padding), recipe
-        with torch.autocast("cpu", enabled=False):
-            of_x = recipe.x(x.float(), 1).to(recipe.multiplied)
-            of_w = recipe.w(stored(w), 1).to(recipe.multiplied)
-            return functional.conv2d(of_x, of_w, None, stride, padding).bfloat16()
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, w = ctx.saved_tensors
-        recipe, dx = ctx.recipe, None
-        x, dy = x.float(), dy.float()
-        if ctx.needs_input_grad[0]:
-            of_dy = recipe.dy(dy, 1).to(recipe.multiplied)
-            of_w = recipe.w(stored(w), 0).to(recipe.multiplied)
-            dx = conv2d_input(x.shape, of_w, of_dy, *ctx.how).bfloat16()
-        if recipe is Nvfp4:
-            x, dy = transformed(x), transformed(dy)
-        of_dy = along_pixels(recipe.dw_dy, dy).to(recipe.multiplied)
-        of_x = along_pixels(recipe.dw_x, x).to(recipe.multiplied)
-        return dx, conv2d_weight(of_x, w.shape, of_dy, *ctx.how).float(), None, None, None
-
-
-class Linear(nn.Linear):
-    def forward(self, x):
-        return LinearProducts.apply(x.bfloat16(), self.weight, self.recipe) + self.bias.bfloat16()
-
-
-class Convolution(nn.Conv2d):
-    def forward(self, x):
-        return ConvolutionProducts.apply(x.bfloat16(), self.weight, self.stride, self.padding,
-                                         self.recipe)
+            y = super().multiply(x, w, None).bfloat16()
+        if bias is None:
+            return y
+        return y + bias.bfloat16().reshape(-1, *[1] * (y.dim() - 2))
 
 
 class TorchaoLinear(nn.Linear):
@@ -196,10 +126,7 @@ class TorchaoLinear(nn.Linear):
     def forward(self, x):
         from torchao.prototype.moe_training import mxfp8_linear as of  # needs torchao 0.18
         more = -self.in_features % 32
-        w = self.weight.bfloat16()
-        x = x.bfloat16()
-        if more:
-            x, w = functional.pad(x, (0, more)), functional.pad(w, (0, more))
+        x, w = (functional.pad(tensor.bfloat16(), (0, more)) for tensor in (x, self.weight))
         kind = torch.float8_e4m3fn
         y = of.mx_mm.apply(x, w, kind, kind, kind, 32, of.KernelPreference.EMULATED,
                            of.MXFP8Dim0CastKernelChoice.TORCH, of.MXFP8Dim1CastKernelChoice.TORCH,
@@ -211,10 +138,7 @@ def quantize_operands(network, mode):
     """Makes the convolutions and linear layers of a network quantize their operands. `torchao`: a
     layer whose outputs are no whole blocks of 32 stays as it is."""
     for module in network.modules():
-        if mode == "mxfp8-torchao":
-            if isinstance(module, nn.Linear) and module.out_features % 32 == 0:
-                module.__class__ = TorchaoLinear
-        elif isinstance(module, nn.Linear):
-            module.__class__, module.recipe = Linear, RECIPES[mode]
-        elif isinstance(module, nn.Conv2d):
-            module.__class__, module.recipe = Convolution, RECIPES[mode]
+        if mode != "mxfp8-torchao" and isinstance(module, (nn.Linear, nn.Conv2d)):
+            module.forward = EmulatedProduct(module, mode)
+        elif isinstance(module, nn.Linear) and module.out_features % 32 == 0:
+            module.__class__ = TorchaoLinear

@@ -1,13 +1,19 @@
 """Training steps of one network in PyTorch in one mode: what ada-train's speed is compared with.
-Started by bench.py in the virtual environment that run.sh makes.
+Started by torch_runs.py in a Python that has torch, with one argument, a map as JSON:
 
-Trains the recorded steps that --replay names, warms up, then prints what it is as a line of JSON.
+  model, batch, device   a name of torch_networks.py; images or sequences; cpu or cuda
+  mode                   as modes.py has it, without "torch-"
+  threads                0: torch's own choice
+  replay                 a checkpoint of ada-train and the folder of its dumps, or null
+  policy                 not empty: AdaLossScaled with this policy as YAML around the network
+  contiguous             true: not in channels_last
+
+Trains the recorded steps that `replay` names, warms up, then prints what it is as a line of JSON.
 Reads numbers of steps from stdin, one a line, and answers each with {"seconds": [of each step],
 "peak_mib": VmHWM of this process, "cpu": processor seconds of a step, of all threads}; on a GPU,
 where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
 augmentation, no logging.
 """
-import argparse
 import json
 import pathlib
 import sys
@@ -19,16 +25,13 @@ from torch.nn import functional
 
 from torch_emulation import emulate_fp16
 from torch_networks import NETWORKS, describe, write_attention_out
-from torch_operands import quantize_operands
 from torch_replay import first_weights, recorded_batches
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
 WARM_UP = 5  # steps before the first measurement
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-EMULATED = ("emulated", "counted", "emulated-written", "counted-written")
-WRITTEN = ("fp32-written", "bf16-written", "fp16-written")  # attention by single operations
 OPERANDS = ("mxfp8", "nvfp4", "mxfp8-torchao")  # quantized, within autocast to bf16
-MODES = ("fp32", *AUTOCAST, *EMULATED, *WRITTEN, *OPERANDS,
-         *(f"{mode}-{way}" for way in ("compiled", "graphed") for mode in ("fp32", *AUTOCAST)))
 
 
 def peak_mib():
@@ -40,31 +43,41 @@ def peak_mib():
 class Training:
     """A network in one mode and its training step."""
 
-    def __init__(self, case, network, mode, batch, device):
-        self.case, self.device = case, device
-        self.network = network.to(device, memory_format=torch.channels_last)
-        if mode in EMULATED:
-            emulate_fp16(self.network, counting=mode.startswith("counted"),
-                         written_out=mode.endswith("-written"))
-        elif mode in WRITTEN:
+    def __init__(self, case, network, asked):
+        self.case, self.device, self.scaled = case, asked["device"], None
+        mode, how = asked["mode"], asked["mode"].partition("-")
+        form = torch.contiguous_format if asked.get("contiguous") else torch.channels_last
+        self.network = network.to(self.device, memory_format=form)
+        if how[0] in ("emulated", "counted"):
+            emulate_fp16(self.network, counting=how[0] == "counted")
+        if how[2] == "written":
             write_attention_out(self.network)
-        elif mode in OPERANDS:
-            quantize_operands(self.network, mode)
-        elif mode.endswith("-compiled"):
+        elif how[2] == "compiled":
             self.network = torch.compile(
-                self.network, mode="reduce-overhead" if device == "cuda" else None)
-        self.autocast = AUTOCAST.get("bf16" if mode in OPERANDS else mode.partition("-")[0])
-        self.scaler = torch.amp.GradScaler(device, enabled=self.autocast == torch.float16)
-        self.optimizer = case.optimizer(network, device)
-        self.samples = case.samples(batch, device)
-        with torch.no_grad(), torch.autocast(device, dtype=self.autocast or torch.bfloat16,
-                                             enabled=self.autocast is not None):
+                self.network, mode="reduce-overhead" if self.device == "cuda" else None)
+        if mode in OPERANDS:
+            from torch_operands import quantize_operands
+            quantize_operands(self.network, mode)
+        self.autocast = AUTOCAST.get("bf16" if mode in OPERANDS else how[0])
+        self.scaler = torch.amp.GradScaler(self.device, enabled=self.autocast == torch.float16)
+        self.optimizer = case.optimizer(network)
+        if asked.get("policy"):
+            from ada_train.torch import AdaLossScaled
+            self.network = self.scaled = AdaLossScaled(network, asked["policy"])
+        self.samples = case.samples(asked["batch"], self.device)
+        if self.samples.dim() == 4:
+            self.samples = self.samples.contiguous(memory_format=form)
+        with torch.no_grad(), self.casting():
             outputs = self.logits(self.samples[:2])
         of_pixels = outputs.dim() == 4
         self.labels = torch.randint(0, outputs.shape[1], (
-            batch * outputs.shape[0] // 2, *outputs.shape[2:]), device=device)
-        self.weight = torch.ones(outputs.shape[1], device=device) if of_pixels else None
-        self.graph = self.captured() if mode.endswith("-graphed") else None
+            asked["batch"] * outputs.shape[0] // 2, *outputs.shape[2:]), device=self.device)
+        self.weight = torch.ones(outputs.shape[1], device=self.device) if of_pixels else None
+        self.graph = self.captured() if how[2] == "graphed" else None
+
+    def casting(self, cached=True):
+        return torch.autocast(self.device, dtype=self.autocast or torch.bfloat16,
+                              enabled=self.autocast is not None, cache_enabled=cached)
 
     def logits(self, samples):
         """[images, classes], or [images, classes, h, w] of pixels, or [tokens, vocabulary]."""
@@ -72,12 +85,11 @@ class Training:
         return outputs.flatten(0, 1) if outputs.dim() == 3 else outputs
 
     def gradients(self, cached=True):
-        with torch.autocast(self.device, dtype=self.autocast or torch.bfloat16,
-                            enabled=self.autocast is not None, cache_enabled=cached):
+        with self.casting(cached):
             loss = functional.cross_entropy(self.logits(self.samples), self.labels,
                                             weight=self.weight,
                                             label_smoothing=self.case.smoothing)
-        self.scaler.scale(loss).backward()
+        (self.scaler if self.scaled is None else self.scaled).scale(loss).backward()
         return loss
 
     def captured(self):
@@ -104,8 +116,11 @@ class Training:
         if self.case.clip is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.network.parameters(), self.case.clip, foreach=True)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        if self.scaled is None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.scaled.step(self.optimizer)
 
     def replay(self, weights, batches):
         """Trains from these weights on these batches. Returns the loss of each step, and how far the
@@ -142,28 +157,22 @@ class Training:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=NETWORKS, required=True)
-    parser.add_argument("--mode", choices=MODES, required=True)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=0, help="0: torch's own choice")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--replay", nargs=2, type=pathlib.Path, metavar=("WEIGHTS", "BATCHES"),
-                        help="a checkpoint of ada-train and the folder of its dumps")
-    options = parser.parse_args()
+    asked = json.loads(sys.argv[1])
     import_mib = peak_mib()
-    if options.device == "cuda" and not torch.cuda.is_available():
+    on_gpu = asked["device"] == "cuda"
+    if on_gpu and not torch.cuda.is_available():
         sys.exit(f"torch_worker.py: PyTorch {torch.__version__} finds no GPU")
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    torch.backends.cudnn.benchmark = options.device == "cuda"
+    if asked["threads"]:
+        torch.set_num_threads(asked["threads"])
+    torch.backends.cudnn.benchmark = on_gpu
     torch.manual_seed(0)
-    case = NETWORKS[options.model]
+    case = NETWORKS[asked["model"]]
     network = case.make()
     about = {"torch": torch.__version__, "import_mib": import_mib, **describe(case, network)}
-    training = Training(case, network, options.mode, options.batch, options.device)
-    if options.replay:
-        about["losses"], about["gradient_distance"] = training.replay(*options.replay)
+    training = Training(case, network, asked)
+    if asked.get("replay"):
+        about["losses"], about["gradient_distance"] = training.replay(
+            *map(pathlib.Path, asked["replay"]))
     training.measure(WARM_UP)
     print(json.dumps(about), flush=True)  # from here on it only works when asked
     for request in sys.stdin:
