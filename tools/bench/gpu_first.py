@@ -2,14 +2,7 @@
 """The first half hour on a GPU: device tests, whether bits repeat themselves with each switch of
 src/backend/cuda/switches.h, networks beside the CPU, times of each switch, compute-sanitizer. Every
 result is on stdout and in FOLDER/results.tsv at once. Exit status: 0; 1: something failed.
-
-usage: gpu_first.py [--build FOLDER] [--out FOLDER] [--only SECTION,...] [--minutes N]
-
---build: where ada-train and test_cuda_device lie: tools/build.sh --cuda, then
-`cmake --build build --target test_cuda_device`. --only: of tests, bits, networks, times,
-sanitizer. --minutes: no section begins later.
 """
-import argparse
 import csv
 import hashlib
 import os
@@ -19,7 +12,7 @@ import sys
 import time
 
 import machine
-from turns import end
+from turns import end, parser_of
 
 SWITCHES = {"graphs": "GRAPHS=0", "side_stream": "SIDE_STREAM=0", "pdl": "PDL=off",
             "pdl_early": "PDL=early", "plain": "PLAIN=0", "last_block": "LAST_BLOCK=0",
@@ -148,12 +141,12 @@ SECTIONS = ("tests", "bits", "networks", "times", "sanitizer")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build")
+    parser = parser_of(__doc__)
+    parser.add_argument("--build", default="build", help="where ada-train and test_cuda_device lie: "
+                        "tools/build.sh --cuda; cmake --build build --target test_cuda_device")
     parser.add_argument("--out", default="gpu_first_results")
-    parser.add_argument("--only", default=",".join(SECTIONS))
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections; default: %(default)s")
+    parser.add_argument("--minutes", type=float, default=60, help="no section begins later")
     options = parser.parse_args()
     begin, session = time.monotonic(), Session(options)
     for section in options.only.split(","):

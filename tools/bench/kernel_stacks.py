@@ -3,12 +3,8 @@
 kernel that rounds a multiple of what memory would allow. Compiles sources of src/backend/cuda for
 one GPU by nvcc (half a minute each) and reads what ptxas says; needs no GPU.
 
-usage: kernel_stacks.py [--arch 90] [--all] [SOURCE.cpp ...]
-  no SOURCE  all in src/backend/cuda but those of device/, minutes
-  --all      also kernels without a stack, with their registers
 Exit status: 1: a kernel that does not count has a stack; 2: nvcc failed; 77: there is no nvcc.
 """
-import argparse
 import concurrent.futures
 import os
 import pathlib
@@ -20,6 +16,7 @@ import sys
 
 import machine
 import markdown
+from turns import parser_of
 
 FOLDER = machine.ROOT / "src" / "backend" / "cuda"
 FRONTEND = machine.ROOT / "build-cudnn-frontend" / "include"
@@ -58,10 +55,12 @@ def compiled(nvcc, arch, source):
 
 
 def main(words):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("sources", nargs="*", type=pathlib.Path)
+    parser = parser_of(__doc__)
+    parser.add_argument("sources", nargs="*", type=pathlib.Path, metavar="SOURCE.cpp",
+                        help="default: all in src/backend/cuda but those of device/, minutes")
     parser.add_argument("--arch", default="90")
-    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--all", action="store_true",
+                        help="also kernels without a stack, with their registers")
     options = parser.parse_args(words)
     nvcc = shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if nvcc is None:

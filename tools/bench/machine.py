@@ -97,10 +97,9 @@ def data_options(config):
 class Peak:
     """What the machine can do with so many threads at once; None: it has no such products."""
     fma: float  # GFLOP/s of fp32 fused multiply-adds
-    pairs: float  # GFLOP/s of AVX-512's bf16 products, summed in fp32
-    tiles: float  # GFLOP/s of bf16 products of tiles, summed in fp32
-    read: float  # GB/s
     copy: float  # GB/s, bytes read and bytes written
+    pairs: float = None  # GFLOP/s of AVX-512's bf16 products, summed in fp32
+    tiles: float = None  # GFLOP/s of bf16 products of tiles, summed in fp32
 
     def bf16(self):
         """The fastest bf16 products that there are, or None."""
@@ -109,8 +108,7 @@ class Peak:
     def text(self):
         pairs = "" if self.pairs is None else f"bf16 products {self.pairs:,.0f} GFLOP/s, "
         tiles = "" if self.tiles is None else f"bf16 tiles {self.tiles:,.0f} GFLOP/s, "
-        return (f"fp32 FMA {self.fma:,.0f} GFLOP/s, {pairs}{tiles}memory read {self.read:.0f} GB/s, "
-                f"copied {self.copy:.0f} GB/s")
+        return (f"fp32 FMA {self.fma:,.0f} GFLOP/s, {pairs}{tiles}memory copied {self.copy:.0f} GB/s")
 
 
 def measure_peak(program, threads):

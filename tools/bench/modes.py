@@ -28,11 +28,10 @@ MODES = {
     "ada-bf16": Mode("ada-train bf16", ("precision={format: bf16}", UNSCALED)),
     "ada-fp32": Mode("ada-train fp32", ("precision={format: fp32}", UNSCALED)),
     **{f"torch-{mode}": Mode(title) for mode, title in TORCH.items()},
-    **{f"torch-{mode}-{of}": Mode(f"{TORCH[mode]}, {words}", of=of)
-       for of, words in (("compiled", "torch.compile"), ("graphed", "CUDA graph"))
-       for mode in ("fp32", "bf16", "fp16")},
-    **{f"torch-{mode}-written": Mode(f"{title}, attention written out", of="written")
-       for mode, title in TORCH.items()},
+    **{f"torch-{mode}-{of}": Mode(f"{TORCH[mode]}, {words}", of=of) for of, words, ways in (
+        ("compiled", "torch.compile", ("fp32", "bf16", "fp16")),
+        ("graphed", "CUDA graph", ("fp32", "bf16", "fp16")),
+        ("written", "attention written out", TORCH)) for mode in ways},
     "ada-fp16-tuned": Mode("ada-train fp16, adaptive, autotune",
                            (*ADAPTIVE, "device.autotune=true", "device.deterministic=false"), "tuned"),
     "ada-mxfp8": Mode("ada-train bf16, operands MXFP8",

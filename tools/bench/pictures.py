@@ -2,20 +2,17 @@
 """Decoding, random resized crops of 224x224 and flips of photos: the loader of ada-train beside torch's
 DataLoader with torchvision's ImageFolder, PIL, ToTensor and Normalize; same files, in turns.
 
-usage: pictures.py [options] FOLDER...
-
 Each FOLDER (with the folders below it) becomes a class of JPEG and PNG files. Prints a Markdown table.
 Needs build/bench_pictures (cmake --build build --target bench_pictures) and a Python with torch and
 torchvision: --python or ADA_BENCH_PYTHON.
 """
-import argparse
 import os
 import pathlib
 import sys
 import tempfile
 
 import markdown
-from turns import end, in_turns, words_of
+from turns import end, in_turns, parser_of, words_of
 
 # One process per measurement: images per second of each epoch, one a line.
 TORCH = """
@@ -54,8 +51,7 @@ def link_photos(folders, root):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("folders", nargs="+", metavar="FOLDER")
     parser.add_argument("--python", default=os.environ.get("ADA_BENCH_PYTHON", sys.executable))
     parser.add_argument("--program", default="build/bench_pictures")

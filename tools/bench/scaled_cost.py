@@ -2,10 +2,7 @@
 """What AdaLossScaled adds to a step of PyTorch on the processor: process time and peak memory, as
 Markdown. The same network, plain and scaled, takes a step in turns, each in a process of its own
 with one thread. Needs torch (--python or ADA_BENCH_PYTHON) and libada_scaling.
-
-usage: scaled_cost.py [--network NAME] [--batch N] [--steps N] [--policy YAML]... [--channels-last]
 """
-import argparse
 import os
 import statistics
 import sys
@@ -14,7 +11,7 @@ import machine
 import markdown
 import models
 from torch_runs import Torch
-from turns import in_turns
+from turns import in_turns, parser_of
 
 PLAIN = "plain"
 POLICIES = ["{policy: none}", "{policy: adaptive}", "{policy: adaptive, update_interval: 10}",
@@ -33,12 +30,11 @@ def row(policy, seconds, peaks):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--network", default="resnet20", choices=sorted(models.MODELS))
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--policy", action="append")
+    parser.add_argument("--policy", action="append", metavar="YAML")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--python", default=os.environ.get("ADA_BENCH_PYTHON", sys.executable))
     options = parser.parse_args()

@@ -1,9 +1,6 @@
 #!/usr/bin/python3
 """Seconds of a training step over 1 to 4096 processes: a model of few constants, as a Markdown table.
 
-usage: scaling.py [--network NAME=IMAGE,STEP,PARAMETERS,LAYERS,BATCH ...] [--latency S] [--bandwidth B]
-                  [--bytes 4|2] [--weak] [--ranks 1,2,4,...]
-
   NAME=...     seconds of one image in one process, seconds of a step that do not depend on its images
                (update, copies of weights), parameters, small sums of a step, images of the batch
   --latency    seconds of one message; --bandwidth: bytes a second into and out of one process
@@ -22,6 +19,9 @@ import argparse
 import math
 import signal
 import sys
+
+import markdown
+from turns import parser_of
 
 BACKWARD = 2 / 3
 SMALL_BYTES, STATS_BYTES = 48, 600
@@ -51,12 +51,10 @@ def step_seconds(n, network, latency, bandwidth, width, weak):
 
 
 def table(name, network, options):
-    """Lines of Markdown, and from where on more processes gain less than half of what they add."""
-    lines = [f"| {name}: processes | images each | compute | gradients waited for | small sums | step "
-             "| images/s | efficiency |", "|---|---|---|---|---|---|---|---|"]
+    """A table as Markdown, and from where on more processes gain less than half of what they add."""
+    rows, stops = [], None
     image, step, _, _, batch = network
     alone = batch / (image * batch + step)
-    stops = None
     for n in options.ranks:
         if not options.weak and n > batch:
             break
@@ -67,11 +65,11 @@ def table(name, network, options):
         efficiency = rate / (alone * n)
         if efficiency < 0.5 and stops is None:
             stops = n
-        cells = [str(n), str(batch if options.weak else math.ceil(batch / n)),
-                 *(f"{1000 * seconds:.3g} ms" for seconds in (*parts, sum(parts))),
-                 f"{rate:.4g}", f"{100 * efficiency:.0f} %"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines, stops
+        rows.append([str(n), str(batch if options.weak else math.ceil(batch / n)),
+                     *(f"{1000 * seconds:.3g} ms" for seconds in (*parts, sum(parts))),
+                     f"{rate:.4g}", f"{100 * efficiency:.0f} %"])
+    return markdown.table([f"{name}: processes", "images each", "compute", "gradients waited for",
+                           "small sums", "step", "images/s", "efficiency"], rows), stops
 
 
 def network_of(text):
@@ -83,9 +81,9 @@ def network_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", type=network_of, action="append", required=True)
+    parser = parser_of(__doc__)
+    parser.add_argument("--network", type=network_of, action="append", required=True,
+                        metavar="NAME=IMAGE,STEP,PARAMETERS,LAYERS,BATCH")
     parser.add_argument("--latency", type=float, default=2e-6)
     parser.add_argument("--bandwidth", type=float, default=12e9)
     parser.add_argument("--bytes", type=int, choices=(2, 4), default=4)
@@ -94,9 +92,8 @@ def main():
                         default=[2 ** k for k in range(13)])
     options = parser.parse_args()
     for name, network in options.network:
-        lines, stops = table(name, network, options)
-        print("\n".join(lines))
-        print(f"\n{name}: " + (f"below half of a process's worth from {stops} processes on"
+        text, stops = table(name, network, options)
+        print(f"{text}\n\n{name}: " + (f"below half of a process's worth from {stops} processes on"
                                if stops else "above half of a process's worth all the way") + "\n")
     return 0
 

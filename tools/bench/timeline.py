@@ -4,16 +4,14 @@ wrote when it ended, as Markdown. A step is what lies between two launches of --
 median length among the file's last ones is shown. Times are of each launch's first block, so a
 kernel of several waves of blocks ends later than it seems; a gap, between the last end so far and
 the next begin in the main stream, is libraries' work, copies, or nobody's.
-
-usage: timeline.py FILE [--each] [--ends KERNEL] [--steps N]
 """
-import argparse
 import collections
 import re
 import signal
 import sys
 
 import markdown
+from turns import parser_of
 
 Launch = collections.namedtuple("Launch", "stream begin end kernel")
 
@@ -98,7 +96,7 @@ def print_kernels(step):
 
 
 def main(words):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = parser_of(__doc__)
     parser.add_argument("file")
     parser.add_argument("--each", action="store_true", help="each launch in its order")
     parser.add_argument("--ends", default="ApplyUpdate", help="the kernel that ends a step")

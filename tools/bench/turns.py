@@ -1,4 +1,5 @@
-"""Measurements in turns, and the programs that are measured."""
+"""Measurements in turns, the programs that are measured, and how tools are called."""
+import argparse
 import pathlib
 import subprocess
 import sys
@@ -6,6 +7,12 @@ import sys
 
 def note(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def parser_of(description):
+    """Of a tool's options; `description`: its docstring, shown as it is."""
+    return argparse.ArgumentParser(description=description,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def end(text):

@@ -2,10 +2,7 @@
 """An update by each optimizer that torch.optim has too, beside PyTorch's, as Markdown: medians over
 rounds in turns, each a process of its own. Needs build/bench_updates and a Python with torch:
 --python or ADA_BENCH_PYTHON.
-
-usage: updates.py [--shapes 768x768,768] [--threads N] [--rounds N] [--updates N] [--only KIND]...
 """
-import argparse
 import functools
 import json
 import os
@@ -14,7 +11,7 @@ import sys
 
 import machine
 import markdown
-from turns import end, in_turns, words_of
+from turns import end, in_turns, parser_of, words_of
 
 PROGRAM = machine.BUILD / "bench_updates"
 # torch's class and its arguments, of which those but `fused` are ours, too.
@@ -73,8 +70,7 @@ def row(options, kind):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--shapes", default="2304x768,768x768,3072x768,768x3072,768")
     parser.add_argument("--threads", type=int, default=machine.cores())
     parser.add_argument("--rounds", type=int, default=5)
