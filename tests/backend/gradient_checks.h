@@ -122,11 +122,11 @@ class GradientChecks {
   }
 
   void Concat() {
-    Joined<ConcatSpec>({3, 6, 6, 10}, {3, 6, 6, 7}, {3, 6, 6, 17});
-    Joined<ConcatBoxesSpec>({3, 6, 6, 10}, {3, 2, 3, 15}, {3, 1, 90, 5});
+    OfTwo<ConcatSpec>({3, 6, 6, 10}, {3, 6, 6, 7}, {3, 6, 6, 17});
+    OfTwo<ConcatBoxesSpec>({3, 6, 6, 10}, {3, 2, 3, 15}, {3, 1, 90, 5});
   }
   template <class Spec>
-  void Joined(const Shape& first, const Shape& second, const Shape& both) {
+  void OfTwo(const Shape& first, const Shape& second, const Shape& both) {
     const Values weights = Random(both, 90);
     Spec s;
     s.x = {bench_.Make(first, kFp32, Random(first, 1)),
@@ -143,20 +143,8 @@ class GradientChecks {
   // Equal shapes, and one value a channel on either side.
   void Multiply() {
     const Shape gate = {3, 1, 1, 10};
-    for (const auto& [first, second] :
-         {std::pair{kShape, kShape}, {kShape, gate}, {gate, kShape}}) {
-      const Values weights = Random(kShape, 90);
-      MultiplySpec s;
-      s.x = {bench_.Make(first, kFp32, Random(first, 1)),
-             bench_.Make(second, kFp32, Random(second, 2))};
-      s.y = bench_.Make(kShape, kFp32);
-      s.dy = bench_.MakeGradient(kShape, kFp32, kScale, Times(weights, kScale));
-      s.dx = {bench_.MakeGradient(first, kFp32), bench_.MakeGradient(second, kFp32)};
-      const auto op = bench_->Make(s);
-      const auto by = Step(*op, s.y, weights);
-      for (std::size_t k = 0; k < 2; ++k)
-        by.Check("multiply", s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
-    }
+    for (const auto& [first, second] : {std::pair{kShape, kShape}, {kShape, gate}, {gate, kShape}})
+      OfTwo<MultiplySpec>(first, second, kShape);
   }
 
   void Parameters() {

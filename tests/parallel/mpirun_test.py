@@ -9,11 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import numpy as np
+
+from tests.program_case import ProgramCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
 import summed_parts  # noqa: E402
@@ -88,11 +89,9 @@ def alive(name):
 
 
 @unittest.skipUnless(has_mpi(), "the build has no MPI: tools/build.sh --mpi")
-class Mpirun(unittest.TestCase):
+class Mpirun(ProgramCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         (self.folder / "run.yaml").write_text(CONFIG)
 
     def command(self, ranks, *arguments, output="run"):

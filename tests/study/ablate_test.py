@@ -1,31 +1,17 @@
 """`ada-train ablate` on a tiny network: the arms, what they add to the loss beside their own
 steps.csv, the table, ablate.csv, JSON and page; resumption; what is refused. With ADA_SLOW=1 on a
 small GPT with a planted harmful ingredient and a planted useless one. ADA_BINARY names the program."""
-import csv
 import json
 import math
 import os
 import pathlib
 import re
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
-CONFIG = """
-name: r
-seed: 5
-data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
-       test: 20}, batch_size: 16, workers: 0}
-model:
-  layers:
-    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
-    - {name: relu1, kind: relu}
-    - {name: fc1, kind: linear, features: 16}
-    - {name: relu2, kind: relu}
-    - {name: fc2, kind: linear, features: classes}
+from tests.program_case import ProgramCase, SMALL_NETWORK
+
+CONFIG = SMALL_NETWORK + """seed: 5
 precision: {recipe: nvfp4_pretraining}
-optimizer: {lr: 0.02, momentum: 0.9}
 train: {epochs: 1}
 evaluate: {every_epochs: 0}
 device: {kind: cpu}
@@ -67,23 +53,15 @@ device: {kind: cpu}
 """
 
 
-class Ablate(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+class Ablate(ProgramCase):
+    config = CONFIG
 
     def ablate(self, *more, code=0, config="r.yaml"):
-        done = subprocess.run([BINARY, "ablate", config, "--out", "a", *more], cwd=self.folder,
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout if code == 0 else done.stderr
+        return self.words_of("ablate", config, "--out", "a", *more, code=code)
 
     def end(self, run):
         """The mean loss of the last ten steps."""
-        with open(self.folder / "a" / run / "steps.csv", encoding="utf-8", newline="") as file:
-            losses = [float(row["loss"]) for row in csv.DictReader(file)]
+        losses = [float(row["loss"]) for row in self.rows_of(f"a/{run}/steps.csv")]
         return sum(losses[-10:]) / 10
 
     def config_of(self, run):
@@ -140,8 +118,7 @@ class Ablate(unittest.TestCase):
             page = (self.folder / "a/ablate.html").read_text("utf-8")
             self.assertIn("hadamard", page)
             self.assertNotIn("http", page)
-            with open(self.folder / "a/ablate.csv", encoding="utf-8", newline="") as file:
-                rows = {row["ingredient"]: row for row in csv.DictReader(file)}
+            rows = {row["ingredient"]: row for row in self.rows_of("a/ablate.csv")}
             for name, one in by_name.items():
                 self.assertAlmostEqual(float(rows[name]["alone"]), one["alone"]["mean"], places=7)
                 self.assertEqual(rows[name]["says"], one["says"])

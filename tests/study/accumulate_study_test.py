@@ -2,13 +2,11 @@
 what-if of a dump, and of rounding modes."""
 import csv
 import io
-import os
-import pathlib
 import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import BINARY, SharedFolderCase
+
 RUN = """
 seed: 5
 device: {kind: cpu, threads: 1}
@@ -65,27 +63,18 @@ log: {every: 1, histogram_every: 1, what_if: [{accumulate: hopper_f32}]}
 """
 
 
-class AccumulateStudy(unittest.TestCase):
+class AccumulateStudy(SharedFolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         for name, rule in (("a", "hopper_fp8"), ("b", "hopper_fp8_promote128"),
                            ("c", "hopper_fp8")):
             (cls.folder / f"{name}.yaml").write_text(RUN % rule)
             cls.told(["train", f"{name}.yaml", "--output", name])
 
     @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
     def told(cls, arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
-                              check=False)
-        if done.returncode != 0:
-            raise AssertionError(done.stderr)
-        return " ".join(done.stdout.split())
+        return " ".join(cls.words_of(*arguments).split())
 
     def test_watch(self):
         told = self.told(["watch", "a", "--once"])
@@ -123,19 +112,13 @@ class AccumulateStudy(unittest.TestCase):
     def rows(self, text):
         return list(csv.DictReader(io.StringIO(text)))
 
-    def output(self, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
     def test_sums_of_a_dump(self):
         """What a dump's products would lose is what log.what_if told of the same step."""
         (self.folder / "conv.yaml").write_text(CONVOLUTIONS)
-        self.output("train", "conv.yaml", "--output", "conv")
+        self.words_of("train", "conv.yaml", "--output", "conv")
         rules = ["hopper_fp8", "{forward: ada_fp8, dw: volta_f16}"]
         asked = [word for rule in rules for word in ("--accumulate", rule)]
-        told = self.rows(self.output("what-if", "conv", "--csv", *asked))
+        told = self.rows(self.words_of("what-if", "conv", "--csv", *asked))
         run = self.rows((self.folder / "conv/what_if_accumulators.csv").read_text())
         met = 0
         for row in run:
@@ -151,18 +134,15 @@ class AccumulateStudy(unittest.TestCase):
             met += 1
         self.assertEqual(met, 11 + 4)  # conv1 has no dx
         newest = str(max((self.folder / "conv/dump").glob("*.safetensors")))
-        self.assertEqual(self.rows(self.output("inspect", newest, "--csv", "sums", *asked)), told)
-        self.assertEqual(self.rows(self.output("inspect", newest, "--csv", "sums", "--tensors", "fc.dy", *asked)),
+        self.assertEqual(self.rows(self.words_of("inspect", newest, "--csv", "sums", *asked)), told)
+        self.assertEqual(self.rows(self.words_of("inspect", newest, "--csv", "sums", "--tensors", "fc.dy", *asked)),
                          [r for r in told if r["layer"] == "fc"])
-        table = " ".join(self.output("what-if", "conv", *asked[:2], "--format", "fp8_e5m2", "--table").split())
+        table = " ".join(self.words_of("what-if", "conv", *asked[:2], "--format", "fp8_e5m2", "--table").split())
         self.assertIn("hopper_fp8, fp8_e5m2", table)
         for words, arguments in (("expected an accumulator", ("--accumulate", "none")),
                                  ("lie within a tap", (*asked[:2], "--format", "mxfp4")),
                                  ("leave out --policy", (*asked[:2], "--policy", "dynamic"))):
-            done = subprocess.run([BINARY, "what-if", "conv", *arguments], cwd=self.folder, capture_output=True,
-                                  text=True, check=False)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(words, done.stderr)
+            self.assertIn(words, self.words_of("what-if", "conv", *arguments, code=2))
 
     def test_attention(self):
         """Sums that are judged are those that a run with the accumulator makes, of scaled operands too."""
@@ -170,9 +150,9 @@ class AccumulateStudy(unittest.TestCase):
         for number, operands in enumerate(("{q: none}", "{q: nvfp4, k: nvfp4, p: fp8_block128, v: fp8_block128}")):
             text = ATTENTION % operands
             (self.folder / "attn.yaml").write_text(text)
-            self.output("train", "attn.yaml", "--output", f"attn{number}")
+            self.words_of("train", "attn.yaml", "--output", f"attn{number}")
             (self.folder / "made.yaml").write_text(text.replace("operands:", "accumulate: hopper_f32, operands:"))
-            self.output("train", "made.yaml", "--output", f"made{number}")
+            self.words_of("train", "made.yaml", "--output", f"made{number}")
             judged, beside = ([r for r in self.rows((self.folder / f"{name}{number}/what_if_accumulators.csv").read_text())
                                if r["layer"] == "attn"] for name in ("made", "attn"))
             made = [r for r in self.rows((self.folder / f"made{number}/accumulators.csv").read_text())
@@ -190,8 +170,8 @@ class AccumulateStudy(unittest.TestCase):
             text = text.replace("format: bf16, operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2}",
                                 f"format: fp8_e4m3, rounding: {mode}").replace("{accumulate: ada_fp8}", "{scale: 1}")
             (self.folder / f"{mode}.yaml").write_text(text.replace("scale: 64", "scale: 1"))
-            self.output("train", f"{mode}.yaml", "--output", mode)
-            judged = self.rows(self.output("what-if", mode, "--scale", "1", "--csv"))
+            self.words_of("train", f"{mode}.yaml", "--output", mode)
+            judged = self.rows(self.words_of("what-if", mode, "--scale", "1", "--csv"))
             counted = {(r["step"], r["layer"], r["tensor"]): r
                        for r in self.rows((self.folder / mode / "underflow.csv").read_text())}
             lost = 0
@@ -205,7 +185,7 @@ class AccumulateStudy(unittest.TestCase):
                 lost += float(row["underflow_pct_nonzero"]) > 0
                 self.assertTrue(unsure or near < 60, row)
             self.assertEqual(lost > 0, mode != "toward_odd")
-            self.assertNotIn(": fp8_e4m3}", self.output("recommend", mode))
+            self.assertNotIn(": fp8_e4m3}", self.words_of("recommend", mode))
         told = subprocess.run([BINARY, "what-if", "toward_positive", "--scale", "1", "--csv"], cwd=self.folder,
                               capture_output=True, text=True, check=False)
         self.assertIn("rounds by sign", told.stderr)

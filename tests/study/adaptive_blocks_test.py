@@ -6,8 +6,9 @@ usage: ADA_BINARY=build/ada-train python3 -m unittest -v tests/study/adaptive_bl
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import BINARY, ProgramCase
 
 try:
     import numpy as np
@@ -71,12 +72,7 @@ def power_of(blocks, target, limit):
     return min(want, allowed)
 
 
-class AdaptiveBlocks(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class AdaptiveBlocks(ProgramCase):
     def outputs(self, tensors, scaling):
         given, out = self.folder / "in.safetensors", self.folder / "out.safetensors"
         write(given, tensors)

@@ -4,16 +4,13 @@ names the program."""
 import csv
 import json
 import math
-import os
-import pathlib
 import random
 import re
 import struct
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import ProgramCase
+
 CONFIG = """
 name: r
 data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 3, classes: 4, train: 512,
@@ -53,18 +50,8 @@ def write_images(path, unit):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-class Advise(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
-
-    def run_program(self, *arguments, code=0):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
+class Advise(ProgramCase):
+    config = CONFIG
 
     def train(self, *sets, name="r", code=0, more=()):
         given = ("--set", *sets) if sets else ()
@@ -72,8 +59,7 @@ class Advise(unittest.TestCase):
                                 *given, code=code)
 
     def last_loss(self, name):
-        with open(self.folder / name / "steps.csv", encoding="utf-8", newline="") as file:
-            return float(list(csv.DictReader(file))[-1]["loss"])
+        return float(self.rows_of(f"{name}/steps.csv")[-1]["loss"])
 
     def advice(self, name="r"):
         lines = self.run_program("advise", name, "--yaml", "a.yaml").stdout.splitlines()

@@ -1,12 +1,9 @@
 """`ada-train assign` on tiny networks: which layers get a format, block-scaled formats as operands,
 and the YAML that `train --with` takes. ADA_BINARY names the program."""
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import ProgramCase
+
 CONFIG = """
 name: r
 seed: 1
@@ -29,22 +26,12 @@ device: {kind: cpu, threads: 1}
 """
 
 
-class Assign(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
-
-    def run_program(self, *arguments, code=0):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done.stdout if code == 0 else done.stderr
+class Assign(ProgramCase):
+    config = CONFIG
 
     def assign(self, *more):
         """The format of each layer, and all that was printed."""
-        text = self.run_program("assign", "r.yaml", "--steps", "5", *more)
+        text = self.words_of("assign", "r.yaml", "--steps", "5", *more)
         rows = [line.split() for line in text.split("Weight gradients")[0].splitlines()[1:]]
         return {row[0]: row[1:] for row in rows if len(row) == 3}, text
 
@@ -63,7 +50,7 @@ class Assign(unittest.TestCase):
         self.assertIn("- {match: fc1, operands: nvfp4}", text)
         fragment = (self.folder / "f.yaml").read_text(encoding="utf-8")
         self.assertTrue(text.endswith(fragment), text)
-        table = self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+        table = self.words_of("train", "r.yaml", "--with", "f.yaml", "--dry-run")
         self.assertIn("nvfp4", table)
 
     def test_a_layer_with_such_operands_is_stored_as_the_configuration_says(self):
@@ -79,10 +66,10 @@ class Assign(unittest.TestCase):
             file.write("precision: {format: fp16, preset: autocast}\n")
         self.assign("--formats", "fp8_e4m3", "--budget", "100%", "--yaml", "f.yaml")
         self.assertIn("\n  preset: none\n", (self.folder / "f.yaml").read_text(encoding="utf-8"))
-        self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+        self.words_of("train", "r.yaml", "--with", "f.yaml", "--dry-run")
 
     def test_what_was_measured_is_what_trains(self):
-        plain = self.run_program("train", "r.yaml", "--dry-run", "--set", "precision=bf16")
+        plain = self.words_of("train", "r.yaml", "--dry-run", "--set", "precision=bf16")
         with open(self.folder / "r.yaml", "a", encoding="utf-8") as file:
             file.write("""precision:
   format: fp16
@@ -97,12 +84,12 @@ class Assign(unittest.TestCase):
 """)
         self.assign("--formats", "bf16", "--budget", "100%", "--yaml", "f.yaml")
         fragment = (self.folder / "f.yaml").read_text(encoding="utf-8")
-        table = self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+        table = self.words_of("train", "r.yaml", "--with", "f.yaml", "--dry-run")
         layers = [line for line in plain.splitlines() if line.startswith(("conv", "fc", "bn"))]
         self.assertGreater(len(layers), 3)
         for line in layers:
             self.assertIn(line, table.splitlines(), fragment)
-        self.run_program("train", "r.yaml", "--with", "f.yaml", "--output", "r", "--quiet")
+        self.words_of("train", "r.yaml", "--with", "f.yaml", "--output", "r", "--quiet")
         config = (self.folder / "r/config.yaml").read_text(encoding="utf-8")
         for key in ("rounding: nearest", "tensor_scaling: {kind: none"):
             self.assertIn(key, config)
@@ -116,18 +103,18 @@ class Assign(unittest.TestCase):
     def test_budgets_that_are_none(self):
         for budget in ("inf", "-1", "0", "nan", "0x10", "1e400", "1 %", "1%%", "%", "0.1 percent"):
             with self.subTest(budget):
-                self.assertIn("expected a share above 0", self.run_program(
+                self.assertIn("expected a share above 0", self.words_of(
                     "assign", "r.yaml", "--formats", "bf16", f"--budget={budget}", code=2))
 
     def test_a_format_that_is_named_twice(self):
         for formats in ("bf16,fp16,bf16", "fp16,{exponent: 5, mantissa: 10}", "nvfp4,nvfp4"):
             with self.subTest(formats):
-                self.assertIn("is named twice", self.run_program(
+                self.assertIn("is named twice", self.words_of(
                     "assign", "r.yaml", "--formats", formats, code=2))
 
     def test_formats_that_are_none(self):
         for name in ("fp17", "e8m0"):
-            self.assertIn("ada-train: --formats: ", self.run_program(
+            self.assertIn("ada-train: --formats: ", self.words_of(
                 "assign", "r.yaml", "--formats", f"bf16,{name}", code=2))
 
 

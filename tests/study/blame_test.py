@@ -10,15 +10,15 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import BINARY, ProgramCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import on_terminal  # noqa: E402
 import small_sets  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 NETWORKS = 20 if os.environ.get("ADA_SLOW") else 2
 LAYERS = ("conv1", "conv2", "fc1", "fc2")
 CONFIG = """
@@ -46,18 +46,7 @@ device: {{kind: cpu, threads: 1}}
 """
 
 
-class Blame(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def run_program(self, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
+class Blame(ProgramCase):
     def train(self, seed, form, layer=None, entry="format: fp8_e4m3", **changes):
         layers = f"{{match: {layer}, {entry}}}" if layer else ""
         self.train_in(seed, f"{{format: {form}, layers: [{layers}]}}", **changes)
@@ -67,10 +56,10 @@ class Blame(unittest.TestCase):
         (self.folder / "r.yaml").write_text(
             CONFIG.format(seed=seed, precision=precision, scale=scale, lr=lr, norm1=norm[0],
                           norm2=norm[1], more=more), encoding="utf-8")
-        self.run_program("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
+        self.words_of("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
 
     def blame(self, *more):
-        text = self.run_program("blame", "r", "--csv", *more)
+        text = self.words_of("blame", "r", "--csv", *more)
         self.assertTrue(text.startswith("rank,layer,tensor,effect,noise,significant\n"), text)
         return list(csv.DictReader(io.StringIO(text)))
 
@@ -142,12 +131,12 @@ class Blame(unittest.TestCase):
         small_sets.write_all(self.folder)
         for task in small_sets.RUNS:
             with self.subTest(task):
-                self.run_program("train", f"{task}.yaml", "--output", task, "--quiet")
+                self.words_of("train", f"{task}.yaml", "--output", task, "--quiet")
                 for metric in ("loss", "gradient"):
-                    text = self.run_program("blame", task, "--metric", metric, "--steps", "1", "--csv")
+                    text = self.words_of("blame", task, "--metric", metric, "--steps", "1", "--csv")
                     self.assertGreater(text.count("\n"), 2)
-                self.run_program("assign", f"{task}.yaml", "--formats", "fp8_e5m2,fp16",
-                                 "--steps", "1")
+                self.words_of("assign", f"{task}.yaml", "--formats", "fp8_e5m2,fp16",
+                              "--steps", "1")
 
     def test_a_layer_whose_gradients_alone_are_rounded(self):
         self.train(1, "fp32", "fc1", "gradients: fp8_e4m3")
@@ -179,7 +168,7 @@ class Blame(unittest.TestCase):
 
     def test_another_checkpoint_or_other_data_are_asked_anew(self):
         small_sets.write_all(self.folder)
-        self.run_program("train", "classification.yaml", "--output", "r", "--quiet")
+        self.words_of("train", "classification.yaml", "--output", "r", "--quiet")
         first = self.blame("--steps", "2")
         picture = next((self.folder / "photos/train").rglob("*.png"))
         known = picture.read_bytes()
@@ -194,9 +183,7 @@ class Blame(unittest.TestCase):
         first = self.blame("--steps", "2")
         (self.folder / "r/blame.json").unlink()
         (self.folder / "r/blame.json").mkdir()
-        done = subprocess.run([BINARY, "blame", "r", "--csv", "--steps", "2"], cwd=self.folder,
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_program("blame", "r", "--csv", "--steps", "2")
         self.assertEqual(list(csv.DictReader(io.StringIO(done.stdout))), first)
         self.assertEqual(done.stderr.count("the forks are not kept"), 1, done.stderr)
 
@@ -222,25 +209,24 @@ class Blame(unittest.TestCase):
             path = self.folder / "r.yaml"
             path.write_text(path.read_text(encoding="utf-8").replace(
                 "{epochs: 2}", f"{{epochs: 2, schedule_on_skip: {rule}}}"), encoding="utf-8")
-            self.run_program("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
+            self.words_of("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
             found.append(self.blame("--steps", "3"))
         self.assertEqual(*found)
         self.assertGreater(float(found[0][0]["effect"]), 0)
 
     def test_a_run_that_does_not_train_is_said_to(self):
         self.train_in(1, "fp16", scale=1e9)
-        for table in (self.run_program("blame", "r", "--steps", "3", "--table"),
-                      self.run_program("blame", "r", "--steps", "3", "--table")):  # from blame.json
+        for table in (self.words_of("blame", "r", "--steps", "3", "--table"),
+                      self.words_of("blame", "r", "--steps", "3", "--table")):  # from blame.json
             self.assertNotIn("no format here is to blame", table)
             text = " ".join(table.split())
             self.assertIn("as it was, the run skips all 3 steps; the first tensor that is not "
                           "finite is loss.dx (largest magnitude ", text)
         self.train_in(1, "fp16", lr=3000)
-        text = " ".join(self.run_program("blame", "r", "--steps", "3", "--table").split())
+        text = " ".join(self.words_of("blame", "r", "--steps", "3", "--table").split())
         self.assertIn("as it was, the run has a loss that is not finite; the first tensor", text)
         self.assertNotIn("no format here is to blame", text)
-        done = subprocess.run([BINARY, "blame", "r", "--csv", "--steps", "3"], cwd=self.folder,
-                              capture_output=True, text=True, check=True)
+        done = self.run_program("blame", "r", "--csv", "--steps", "3")
         self.assertIn("warning: as it was, the run has a loss that is not finite", done.stderr)
 
     def test_blocks_tensors_a_picture_and_a_question_asked_again(self):
@@ -260,7 +246,7 @@ class Blame(unittest.TestCase):
         self.assertIn("<title>fc1: effect", (self.folder / "p.svg").read_text(encoding="utf-8"))
         self.assertEqual(self.blame("--by", "block", "--steps", "3"),
                          first)  # without dots each layer is a block
-        self.assertIn("in fp32", self.run_program("blame", "r", "--steps", "3", "--table"))
+        self.assertIn("in fp32", self.words_of("blame", "r", "--steps", "3", "--table"))
 
 
 if __name__ == "__main__":

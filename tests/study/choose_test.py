@@ -1,33 +1,18 @@
 """`ada-train choose` on a tiny network: arms of formats, recipes, policies and files, the table, the
 verdict, choose.csv, JSON and page; resumption; what is refused. ADA_BINARY names the program."""
-import csv
 import json
 import math
-import os
-import pathlib
 import re
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
-CONFIG = """
-name: r
-seed: 5
-data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
-       test: 20}, batch_size: 16, workers: 0}
-model:
-  layers:
-    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
-    - {name: relu1, kind: relu}
-    - {name: fc1, kind: linear, features: 16}
-    - {name: relu2, kind: relu}
-    - {name: fc2, kind: linear, features: classes}
+from tests.program_case import BINARY, ProgramCase, SMALL_NETWORK
+
+CONFIG = SMALL_NETWORK + """seed: 5
 precision: {format: fp16}
 scaling: {policy: fixed, scale: 64}
-optimizer: {lr: 0.02, momentum: 0.9}
 train: {epochs: 2}
 evaluate: {every_epochs: 0}
 device: {kind: cpu}
@@ -35,30 +20,18 @@ device: {kind: cpu}
 FP4 = "precision: {gradients: fp4_e2m1}\n"
 
 
-class Choose(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
-
-    def run_program(self, *arguments, code=0):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout if code == 0 else done.stderr
+class Choose(ProgramCase):
+    config = CONFIG
 
     def choose(self, formats, *more, code=0):
-        return self.run_program("choose", "r.yaml", "--formats", formats, "--seeds", "1", "--out",
-                                "c", *more, code=code)
+        return self.words_of("choose", "r.yaml", "--formats", formats, "--seeds", "1", "--out",
+                             "c", *more, code=code)
 
     def rows(self):
-        with open(self.folder / "c/choose.csv", encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+        return self.rows_of("c/choose.csv")
 
     def losses(self, run):
-        with open(self.folder / "c" / run / "steps.csv", encoding="utf-8", newline="") as file:
-            return [float(row["loss"]) for row in csv.DictReader(file)]
+        return [float(row["loss"]) for row in self.rows_of(f"c/{run}/steps.csv")]
 
     def test_a_choice(self):
         (self.folder / "coarse.yaml").write_text(FP4, encoding="utf-8")
@@ -162,8 +135,8 @@ class Choose(unittest.TestCase):
             self.assertIn(message, self.choose(arm, code=2))
 
     def test_seeds_have_a_deviation(self):
-        found = json.loads(self.run_program("choose", "r.yaml", "--formats", "bf16", "--seeds", "3",
-                                            "--out", "c", "--steps", "12", "--json"))
+        found = json.loads(self.words_of("choose", "r.yaml", "--formats", "bf16", "--seeds", "3",
+                                         "--out", "c", "--steps", "12", "--json"))
         self.assertEqual(found["seeds"], [5, 6, 7])
         self.assertEqual((found["steps"], found["configured_steps"]), (12, 32))
         arm = found["arms"][1]

@@ -7,8 +7,9 @@ recordings are not there.
 """
 import pathlib
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 try:
     import numpy as np
@@ -23,12 +24,7 @@ RECORDED = SHARED / "golden" / "practice" / "formats"
 OVERFLOW = {"none": "none", "finite": "saturate", "propagate": "saturate_finite"}
 
 
-class Convert(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Convert(ProgramCase):
     def converted(self, x, *arguments, code=0):
         source, target = self.folder / "in.safetensors", self.folder / "out.safetensors"
         write(source, {"x": np.ascontiguousarray(x)})

@@ -4,14 +4,12 @@ more than two runs. ADA_BINARY names the program."""
 import csv
 import io
 import json
-import os
 import pathlib
 import re
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import SharedFolderCase
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "configs/JSON.md"
 CONFIG = """
 name: r
@@ -41,30 +39,18 @@ def members(command):
     return {name for head in heads for name in re.findall(r"`([a-z_]+)`", head)}
 
 
-class Json(unittest.TestCase):
+class Json(SharedFolderCase):
+    config = CONFIG
+
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        (cls.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+        super().setUpClass()
         for name, more in (("a", []), ("b", ["--set", "optimizer.lr=0.04"]),
                            ("c", ["--format", "fp16"])):
-            cls.start("train", "r.yaml", "--quiet", "--output", name, "--name", name, *more)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
-    def start(cls, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
-                              check=False)
-        if done.returncode != 0:
-            raise AssertionError(done.stderr)
-        return done.stdout
+            cls.words_of("train", "r.yaml", "--quiet", "--output", name, "--name", name, *more)
 
     def json_of(self, *arguments, name=None):
-        found = json.loads(self.start(*arguments, "--json"))
+        found = json.loads(self.words_of(*arguments, "--json"))
         name = name or arguments[0]
         self.assertEqual(list(found)[:2], ["command", "version"])
         self.assertEqual((found["command"], found["version"]), (name, 1))
@@ -86,13 +72,13 @@ class Json(unittest.TestCase):
         self.assertLessEqual({"run", "scenario", "rows", "ended"}, set(found))
 
     def test_advice_is_that_of_the_text(self):
-        text = self.start("advise", "a")
+        text = self.words_of("advise", "a")
         found = self.json_of("advise", "a")
         self.assertEqual(found["keep"], text.startswith("#"))
         for advice in found["advice"]:
             self.assertIn(advice["reason"], text)
             self.assertIn(f"(sure: {advice['sure']})", text)
-        self.start("advise", "a", "--yaml", "advice.yaml")
+        self.words_of("advise", "a", "--yaml", "advice.yaml")
         self.assertEqual(found["yaml"], (self.folder / "advice.yaml").read_text("utf-8"))
         self.assertEqual(self.json_of("recommend", "a")["advice"], found["advice"])
         self.assertEqual(found["lost"], self.json_of("recommend", "a")["lost"])
@@ -116,7 +102,7 @@ class Json(unittest.TestCase):
     def test_rows_are_those_of_the_csv(self):
         for arguments in (("what-if", "a", "--scale", "64"), ("blame", "a", "--steps", "2")):
             with self.subTest(command=arguments[0]):
-                rows = list(csv.DictReader(io.StringIO(self.start(*arguments, "--csv"))))
+                rows = list(csv.DictReader(io.StringIO(self.words_of(*arguments, "--csv"))))
                 found = self.json_of(*arguments)["rows"]
                 self.assertEqual(len(found), len(rows))
                 for mine, row in zip(found, rows):
@@ -127,7 +113,7 @@ class Json(unittest.TestCase):
                         elif value is not None:
                             self.assertEqual(str(value).lower(), row[name].lower())
         file = "a/checkpoints/step-00000016.safetensors"
-        rows = list(csv.DictReader(io.StringIO(self.start("inspect", file, "--csv", "counts"))))
+        rows = list(csv.DictReader(io.StringIO(self.words_of("inspect", file, "--csv", "counts"))))
         found = self.json_of("inspect", file)["tensors"]
         self.assertEqual([row["tensor"] for row in rows], [row["tensor"] for row in found])
         self.assertEqual([int(row["underflow"]) for row in rows],
@@ -142,7 +128,7 @@ class Json(unittest.TestCase):
         self.assertEqual({row["layer"] for row in found["rows"]}, {"conv1", "fc1", "fc2"})
 
     def test_compare_of_three(self):
-        text = self.start("compare", "a", "b", "c")
+        text = self.words_of("compare", "a", "b", "c")
         for words in ("A  a  (fp8_e5m2, fixed)", "C  c  (fp16, fixed)",
                       "optimizer.lr: 0.02 (A C), 0.04 (B)",
                       "precision.format: fp8_e5m2 (A B), fp16 (C)", "B parts from A at step 1"):
@@ -159,10 +145,7 @@ class Json(unittest.TestCase):
 
     def test_numbers_of_runs(self):
         for runs in (["a"], ["a"] * 25):
-            done = subprocess.run([BINARY, "compare", *runs], cwd=self.folder, capture_output=True,
-                                  text=True, check=False)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn("expected 2 to 24", done.stderr)
+            self.assertIn("expected 2 to 24", self.words_of("compare", *runs, code=2))
         self.assertEqual(len(self.json_of("compare", *["a"] * 24)["runs"]), 24)
 
     def test_formats_are_numbers(self):
@@ -177,9 +160,7 @@ class Json(unittest.TestCase):
                                 (("blame", "a", "--csv"), 2), (("train", "r.yaml"), 2),
                                 (("inspect", "a/config.yaml"), 3)):
             with self.subTest(arguments=arguments):
-                done = subprocess.run([BINARY, *arguments, "--json"], cwd=self.folder,
-                                      capture_output=True, text=True, check=False)
-                self.assertEqual(done.returncode, code, done.stderr)
+                done = self.run_program(*arguments, "--json", code=code)
                 self.assertEqual(done.stdout, "")
                 self.assertTrue(done.stderr)
 

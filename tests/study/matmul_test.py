@@ -12,8 +12,9 @@ import pathlib
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 try:
     import numpy as np
@@ -100,12 +101,7 @@ def near_scales(scale):
         yield amax, np.float32(1) / (np.float32(448) / amax)
 
 
-class MatmulCase(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class MatmulCase(ProgramCase):
     def save(self, **tensors):
         path = self.folder / "in.safetensors"
         write(path, tensors)

@@ -9,27 +9,15 @@ import os
 import pathlib
 import struct
 import subprocess
-import tempfile
 import unittest
 
 import numpy as np
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import BINARY, ProgramCase, SMALL_NETWORK
+
 TORCH = os.environ.get("ADA_BENCH_PYTHON", "/opt/torch/bin/python")
-CONFIG = """
-name: r
-seed: 5
-data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
-       test: 60}, batch_size: 16, workers: 0}
-model:
-  layers:
-    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
-    - {name: relu1, kind: relu}
-    - {name: fc1, kind: linear, features: 16}
-    - {name: relu2, kind: relu}
-    - {name: fc2, kind: linear, features: classes}
+CONFIG = SMALL_NETWORK.replace("test: 20", "test: 60") + """seed: 5
 precision: {format: fp32}
-optimizer: {lr: 0.02, momentum: 0.9}
 train: {epochs: 1}
 device: {kind: cpu}
 """
@@ -109,17 +97,9 @@ def standard_error(values):
     return values.mean(1).std(ddof=1) / math.sqrt(len(values))
 
 
-class Mismatch(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Mismatch(ProgramCase):
     def mismatch(self, *arguments, code=0, command="mismatch"):
-        done = subprocess.run([BINARY, command, *arguments], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout if code == 0 else done.stderr
+        return self.words_of(command, *arguments, code=code)
 
     def figures(self, *arguments):
         rows = csv.DictReader(io.StringIO(self.mismatch(*arguments, "--csv")))
@@ -239,9 +219,8 @@ class Mismatch(unittest.TestCase):
         for figure in ("kl_mean", "kl_p99", "kl_max", "agreement"):
             self.check(found["all", "", figure], float(wanted["all", "", figure]["value"]))
         self.assertGreater(float(found["all", "", "kl_mean"]["value"]), 0)
-        whole = subprocess.run([BINARY, "mismatch", "runs/r", "--precision", "whole.yaml", "--precision",
-                                "a.yaml", "--csv", "--no-layers"], cwd=self.folder,
-                               capture_output=True, text=True, check=True)
+        whole = self.run_program("mismatch", "runs/r", "--precision", "whole.yaml", "--precision",
+                                 "a.yaml", "--csv", "--no-layers")
         self.assertIn("whole.yaml: name and what else is beside precision counts for nothing",
                       whole.stderr)
         self.assertIn("\nall,,kl_max,0,", whole.stdout.replace("0.0,", "0,"))

@@ -7,12 +7,11 @@ usage: ADA_BINARY=build/ada-train python3 -m unittest -v tests/study/what_if_rec
 import csv
 import io
 import json
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import SharedFolderCase
 
 try:
     import numpy as np
@@ -23,7 +22,6 @@ except ImportError as missing:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden/blocks"))
 import cases  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 CONFIG = """
 name: r
 seed: 5
@@ -50,26 +48,19 @@ PARTS = {"forward.x": ("forward", "x"), "forward.w": ("forward", "w"), "dx.dy": 
          "dx.w": ("dx", "w"), "dw.x": ("dw", "x"), "dw.dy": ("dw", "dy")}
 
 
-class Recipes(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        (cls.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
-        cls.train("r", "log.dump_every=1", 'log.dump=["*"]', "train.max_steps=2")
-        cls.all = [line.split(":")[0] for line in cls.start("recipes").splitlines()]
-        cls.rows = list(csv.DictReader(io.StringIO(cls.start("what-if", "r", "--csv"))))
+class Recipes(SharedFolderCase):
+    config = CONFIG
 
     @classmethod
-    def start(cls, *arguments, code=0):
-        done = subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
-                              check=False)
-        if done.returncode != code:
-            raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stderr if code else done.stdout
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.train("r", "log.dump_every=1", 'log.dump=["*"]', "train.max_steps=2")
+        cls.all = [line.split(":")[0] for line in cls.words_of("recipes").splitlines()]
+        cls.rows = list(csv.DictReader(io.StringIO(cls.words_of("what-if", "r", "--csv"))))
 
     @classmethod
     def train(cls, name, *keys):
-        cls.start("train", "r.yaml", "--output", name, "--no-progress", "--set", *keys)
+        cls.words_of("train", "r.yaml", "--output", name, "--no-progress", "--set", *keys)
 
     def test_every_recipe_and_layer(self):
         self.assertEqual({row["recipe"] for row in self.rows}, set(self.all))
@@ -101,7 +92,7 @@ class Recipes(unittest.TestCase):
                     continue  # spared; signs are drawn by the layer's name
                 # A scale from earlier steps is that of the tensor once it has settled.
                 same = "te_fp8_current" if recipe == "te_fp8_delayed" else recipe
-                told = csv.DictReader(io.StringIO(self.start(
+                told = csv.DictReader(io.StringIO(self.words_of(
                     "matmul", "layer.safetensors", "--recipe", same, "--csv")))
                 told = {(row["matmul"], row["tensor"]): row for row in told}
                 mine = [row for row in self.rows
@@ -120,7 +111,7 @@ class Recipes(unittest.TestCase):
         """There the weights are the same, and so is what the first layer takes."""
         self.train("one", "log.dump_every=1", 'log.dump=["*"]', "train.max_steps=1")
         rows = {(row["recipe"], row["layer"], row["tensor"]): row for row in csv.DictReader(
-            io.StringIO(self.start("what-if", "one", "--csv")))}
+            io.StringIO(self.words_of("what-if", "one", "--csv")))}
         checked = 0
         for recipe in self.all:
             self.train(recipe, f"precision.recipe={recipe}", "train.max_steps=1")
@@ -138,7 +129,7 @@ class Recipes(unittest.TestCase):
         self.assertGreaterEqual(checked, 5 * (len(self.all) - 2))
 
     def test_json_and_text(self):
-        found = json.loads(self.start("what-if", "r", "--json"))
+        found = json.loads(self.words_of("what-if", "r", "--json"))
         self.assertEqual(set(found), {"command", "version", "run", "dump", "layers", "not_judged",
                                       "recipes", "rows", "verdict"})
         self.assertEqual(found["layers"], LAYERS)
@@ -152,7 +143,7 @@ class Recipes(unittest.TestCase):
                 float(row["lost_pct_nonzero"] or 0) for row in rows), places=6)
         serving = [recipe for recipe in found["recipes"] if not recipe["failing"]]
         self.assertEqual(found["verdict"]["recipe"], serving[0]["recipe"])
-        text = self.start("what-if", "r", "--table", "--recipe", "te_nvfp4", "--recipe", "te_mxfp8")
+        text = self.words_of("what-if", "r", "--table", "--recipe", "te_nvfp4", "--recipe", "te_mxfp8")
         self.assertIn("worst operand of each layer", text)
         self.assertIn("te_mxfp8 (8.25 bits) is the narrowest that serves all operands",
                       " ".join(text.split()))
@@ -161,16 +152,16 @@ class Recipes(unittest.TestCase):
 
     def test_what_is_missing_is_said(self):
         self.train("none", "train.max_steps=1")
-        self.assertIn("log.dump_every", self.start("what-if", "none", code=3))
+        self.assertIn("log.dump_every", self.words_of("what-if", "none", code=3))
         self.train("some", "train.max_steps=1", "log.dump_every=1", 'log.dump=["fc*"]')
-        found = json.loads(self.start("what-if", "some", "--json"))
+        found = json.loads(self.words_of("what-if", "some", "--json"))
         self.assertEqual((found["layers"], found["not_judged"]), (["fc1", "fc2"],
                                                                   ["conv1", "conv2"]))
         self.assertIn("did you mean te_mxfp8",
-                      self.start("what-if", "r", "--recipe", "te_mxfp", code=2))
+                      self.words_of("what-if", "r", "--recipe", "te_mxfp", code=2))
         self.assertIn("leave out --scale",
-                      self.start("what-if", "r", "--recipe", "te_mxfp8", "--scale", "2", code=2))
-        self.assertIn("leave out --dump", self.start(
+                      self.words_of("what-if", "r", "--recipe", "te_mxfp8", "--scale", "2", code=2))
+        self.assertIn("leave out --dump", self.words_of(
             "what-if", "--dump", "r/dump/step-00000002.safetensors", "--recipe", "te_mxfp8", code=2))
 
 

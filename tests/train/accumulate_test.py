@@ -1,23 +1,11 @@
 """Sums of products under precision.accumulate, beside sums that NumPy makes of a dump's operands by
 the published rule, in fp64; and what accumulators.csv counts of them."""
-import csv
 import math
-import os
 import pathlib
 import platform
-import subprocess
-import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("ADA_BINARY")
-sys.path.insert(0, str(ROOT / "tests/tools"))
-try:
-    import numpy as np
-    import safetensors_file
-except ImportError:
-    np = None
+from tests.train.dumped_runs import DumpedRuns, np, rows
 
 NETWORK = """
 seed: 5
@@ -107,11 +95,6 @@ def sums(a, b, format_a, format_b, rule):
         if promote and (begin + group) % promote == 0:
             main, c = main + c.astype(np.float32), np.zeros_like(c)
     return (main + c.astype(np.float32)) if promote else c.astype(np.float32), swallowed, products
-
-
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def window_of(layer, big, small):
@@ -213,27 +196,12 @@ class Layer:
         return np.concatenate(joined, axis=1).reshape(to.shape)
 
 
-@unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
-@unittest.skipIf(np is None, "numpy is missing")
-class Accumulate(unittest.TestCase):
+class Accumulate(DumpedRuns):
     def run_program(self, precision, threads=2, options=(), isa=None):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name)
         text = NETWORK % {"threads": threads, "precision": precision}
-        (path / "run.yaml").write_text(text, encoding="utf-8")
-        environment = dict(os.environ, **({"ADA_ISA": isa} if isa else {}))
-        done = subprocess.run([BINARY, "train", str(path / "run.yaml"), "--output",
-                               str(path / "out"), *options], capture_output=True, text=True,
-                              check=False, env=environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        out, done = self.train(text, *options, isa=isa)
         self.told = done.stdout
-        return path / "out"
-
-    def dump(self, out, step):
-        read = safetensors_file.read(out / f"dump/step-{step:08d}.safetensors")
-        return {name: np.frombuffer(values, np.float32).reshape(shape)
-                for name, (shape, values) in read.items()}
+        return out
 
     def check(self, precision, stored, rules, operands=None):
         """rules: by product; operands: formats of x, w and dy as products take them."""
@@ -307,9 +275,7 @@ class Accumulate(unittest.TestCase):
             other = self.run_program(precision, **options)
             self.assertEqual([(other / name).read_bytes() for name in names], want, options)
         cut = self.run_program(precision, options=("--set", "train.max_steps=2"))
-        done = subprocess.run([BINARY, "train", str(cut.parent / "run.yaml"), "--resume", str(cut)],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.ask("train", cut)
         self.assertEqual([(cut / name).read_bytes() for name in names], want)
         self.assertIn("sums by hopper_fp8: ", done.stdout)
 
@@ -452,17 +418,10 @@ class Accumulate(unittest.TestCase):
         """y, dq, dk and dv of two blocks of queries, with a rule that is coarse enough to show."""
         RULES["made"] = (8, 7, "fp32", False, 16)
         rule = "{group: 8, fraction_bits: 7, accumulator: fp32, promote: 16}"
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder)
-            (path / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
-            (path / "run.yaml").write_text(ATTENTION % rule)
-            done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out"], cwd=folder,
-                                  capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertNotIn("no effect", done.stderr)
-            dump = self.dump(path / "out", 2)
-            counted = {(r["step"], r["layer"], r["tensor"]): r
-                       for r in rows(path / "out/accumulators.csv")}
+        out, done = self.train(ATTENTION % rule)
+        self.assertNotIn("no effect", done.stderr)
+        dump = self.dump(out, 2)
+        counted = {(r["step"], r["layer"], r["tensor"]): r for r in rows(out / "accumulators.csv")}
         images, heads, width, tokens = 3, 2, 16, 40
         qkv = dump["qkv.y"].reshape(images, 3, heads, width, tokens)
         dy = dump["attn.dy"].reshape(images, heads, width, tokens)
@@ -500,16 +459,10 @@ class Accumulate(unittest.TestCase):
         rule = "{group: 8, fraction_bits: 7, accumulator: fp32, promote: 16}"
         text = (ATTENTION % rule).replace(
             "{format: fp16,", "{format: fp16, tensor_scaling: {kind: delayed, history: 1},")
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder)
-            (path / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
-            (path / "run.yaml").write_text(text)
-            done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out"], cwd=folder,
-                                  capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            dump = self.dump(path / "out", 2)
-            scales = {(r["layer"], r["tensor"]): float(r["scale"])
-                      for r in rows(path / "out/underflow.csv") if r["step"] == "2"}
+        out, _ = self.train(text)
+        dump = self.dump(out, 2)
+        scales = {(r["layer"], r["tensor"]): float(r["scale"])
+                  for r in rows(out / "underflow.csv") if r["step"] == "2"}
         images, heads, width, tokens, s = 3, 2, 16, 40, 1024
         own = {"x": scales["qkv", "y"], "p": scales["attn", "p"], "dy": scales["head", "dx"] / s,
                "ds": scales["attn", "ds"] / s, "y": scales["attn", "y"], "dv": scales["attn", "dv"] / s,
@@ -611,15 +564,10 @@ class Accumulate(unittest.TestCase):
             NETWORK.index("precision:"):]
         network = network.replace("batch_size: 12", "batch_size: 150").replace("train: 60",
                                                                                "train: 300")
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder)
-            precision = "{recipe: deepseek_v3, accumulate: hopper_fp8_promote128}"
-            (path / "run.yaml").write_text(network % {"threads": 2, "precision": precision})
-            done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out", "--set",
-                                   "log.statistics=[operands]"], cwd=folder, capture_output=True,
-                                  text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            dump = self.dump(path / "out", 2)
+        precision = "{recipe: deepseek_v3, accumulate: hopper_fp8_promote128}"
+        out, _ = self.train(network % {"threads": 2, "precision": precision}, "--set",
+                            "log.statistics=[operands]")
+        dump = self.dump(out, 2)
         for name in ("fc1", "fc2", "fc3"):
             w = dump[f"{name}.w"].reshape(len(dump[f"{name}.w"]), -1)
             x, dy = (dump[f"{name}.{tensor}"].reshape(150, -1) for tensor in ("x", "dy"))
@@ -644,12 +592,7 @@ class Accumulate(unittest.TestCase):
                 ("{accumulate: {group: 32}}", "fraction_bits"),
                 ("{accumulate: {group: 0, fraction_bits: exact, accumulator: fp32}}", "group"),
                 ("{accumulate: {forwards: hopper_fp8}}", "forward")):
-            with tempfile.TemporaryDirectory() as folder:
-                path = pathlib.Path(folder) / "run.yaml"
-                path.write_text(NETWORK % {"threads": 1, "precision": precision})
-                done = subprocess.run([BINARY, "train", str(path), "--output", folder + "/out"],
-                                      capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 2, done.stderr)
+            _, done = self.train(NETWORK % {"threads": 1, "precision": precision}, code=2)
             self.assertIn(words, done.stderr)
             self.assertIn("precision.accumulate", done.stderr)
 

@@ -1,24 +1,12 @@
 """Operands of attention's six products (precision.operands.attention), beside products that NumPy
 makes in fp64 of operands it rounds by itself: values, rows and blocks that run along each product's
 sum, counts and scales; and the same bytes whatever the threads, instruction sets and resumes."""
-import csv
 import math
-import os
 import pathlib
 import platform
-import subprocess
-import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("ADA_BINARY")
-sys.path.insert(0, str(ROOT / "tests/tools"))
-try:
-    import numpy as np
-    import safetensors_file
-except ImportError:
-    np = None
+from tests.train.dumped_runs import DumpedRuns, np, rows
 
 NETWORK = """
 seed: 3
@@ -100,36 +88,19 @@ def stored(operand, x, whole):
     return x
 
 
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-@unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
-@unittest.skipIf(np is None, "numpy is missing")
-class AttentionOperands(unittest.TestCase):
+class AttentionOperands(DumpedRuns):
     def run_program(self, precision, threads=2, options=(), isa=None, fails=None):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name)
-        (path / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
-        (path / "run.yaml").write_text(NETWORK % {"threads": threads, "precision": precision})
-        environment = dict(os.environ, **({"ADA_ISA": isa} if isa else {}))
-        done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out", *options], cwd=path,
-                              capture_output=True, text=True, check=False, env=environment)
+        out, done = self.train(NETWORK % {"threads": threads, "precision": precision}, *options,
+                               code=0 if fails is None else 2, isa=isa)
         self.told = done.stdout + done.stderr
         if fails is not None:
-            self.assertEqual(done.returncode, 2, self.told)
             self.assertRegex(done.stderr, fails)
             return None
-        self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("no effect", done.stderr)
-        return path / "out"
+        return out
 
     def tensors(self, out, step):
-        read = safetensors_file.read(out / f"dump/step-{step:08d}.safetensors")
-        dump = {name: np.frombuffer(values, np.float32).reshape(shape)
-                for name, (shape, values) in read.items()}
+        dump = self.dump(out, step)
         qkv = dump["qkv.y"].reshape(IMAGES, HEADS + 2, WIDTH, TOKENS).swapaxes(2, 3)
         of_heads = lambda name, heads: dump[f"attn.{name}"].reshape(
             IMAGES, heads, WIDTH, TOKENS).swapaxes(2, 3).astype(np.float64)
@@ -268,10 +239,7 @@ class AttentionOperands(unittest.TestCase):
                         continue
                     self.assertEqual(got, want, options)
                 cut = self.run_program(precision % kind, options=("--set", "train.max_steps=2"))
-                done = subprocess.run([BINARY, "train", str(cut.parent / "run.yaml"), "--resume",
-                                       str(cut)], capture_output=True, text=True, check=False,
-                                      cwd=cut.parent)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                self.ask("train", cut)
                 self.assertEqual([(cut / name).read_bytes() for name in names], want)
                 less = self.run_program(precision % kind,
                                         options=("--set", "log.every=4", "log.statistics=[dx]"))
@@ -346,8 +314,7 @@ class AttentionOperands(unittest.TestCase):
         whole = {key: int(row["numel"]) for key, row in own.items()}
         self.assertEqual({(r["step"], r["scenario"], r["tensor"]): int(r["numel"])
                           for r in rows(parts / "what_if_blocks.csv") if r["layer"] == "attn"}, whole)
-        said = subprocess.run([BINARY, "recommend", str(judged)], capture_output=True, text=True,
-                              check=True).stdout
+        said = self.ask("recommend", judged).stdout
         self.assertIn("Block-scaled operands of attention, the narrowest first:", said)
 
     def test_refused(self):

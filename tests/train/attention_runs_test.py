@@ -1,16 +1,14 @@
 """Whole runs of a small GPT-2 and a Llama by every way to scale and to round that attention's gradients
 know: unbroken, in parts, killed, with 2 threads and observed (which computes without fusion), the same
 bytes each time; and what --dry-run says of attention's decisions."""
-import os
-import pathlib
 import re
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import BINARY, ProgramCase
+
 STEPS = 12
 
 CONFIG = """
@@ -37,11 +35,9 @@ WAYS = {
 }
 
 
-class AttentionRuns(unittest.TestCase):
+class AttentionRuns(ProgramCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         (self.folder / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
 
     def write(self, way, zoo="gpt2"):

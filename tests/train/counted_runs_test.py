@@ -9,14 +9,14 @@ import pathlib
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tools"))
 import safetensors_file  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 TORCH = os.environ.get("ADA_BENCH_PYTHON", sys.executable)
 FC = [{"name": "fc", "kind": "linear", "features": 2, "bias": False}]
 # The gradient by the input of an overlapping pool before a linear layer: torch's and the run's are
@@ -64,12 +64,7 @@ def rows(path, **wanted):
                 if all(row[key] == value for key, value in wanted.items())]
 
 
-class CountedRuns(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class CountedRuns(ProgramCase):
     def images(self, images):
         """Images of one row of pixels with one channel, as the file of the data set."""
         tensors = {}
@@ -81,12 +76,6 @@ class CountedRuns(unittest.TestCase):
                 f"<{len(images)}q", *[i % 2 for i in range(len(images))]), "I64")
         safetensors_file.write(self.folder / "data.safetensors", tensors)
         return tensors
-
-    def run_program(self, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
 
     def train(self, layers, batch, *more, **sections):
         config = {"seed": 3, "device": {"kind": "cpu", "threads": 1},

@@ -2,23 +2,22 @@
 run, EXIF, splits as people have them, label values, encodings, folders of photos."""
 import csv
 import io
-import os
 import pathlib
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
+
+from tests.program_case import BINARY, ProgramCase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import small_sets  # noqa: E402
 from small_sets import SIDE, png_file  # noqa: E402
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 TURNED = ROOT / "tests/golden/turned/files"
 GREY, RGB, GREY_ALPHA, RGBA = 0, 2, 4, 6
 
@@ -37,25 +36,11 @@ def grey16(value):
     return png(SIDE, SIDE, [struct.pack(">H", value) * SIDE] * SIDE, GREY, 16)
 
 
-class DataSurprises(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class DataSurprises(ProgramCase):
     def ada(self, code, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
+        done = self.run_program(*arguments, code=code)
         self.assertNotIn("()", done.stdout + done.stderr)
         return done
-
-    def put(self, name, data):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
 
     @staticmethod
     def rows(path):

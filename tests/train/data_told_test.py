@@ -6,10 +6,10 @@ import os
 import pathlib
 import shutil
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(ROOT / "tests/tools")]
@@ -26,25 +26,10 @@ def sixteen(kind, channels):
     return surprises.png(SIDE, SIDE, [struct.pack(">H", 3000) * SIDE * channels] * SIDE, kind, 16)
 
 
-class DataTold(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class DataTold(ProgramCase):
     def ada(self, code, *arguments):
         """What is printed must be UTF-8."""
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True,
-                              encoding="utf-8", check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
-        return done
-
-    def put(self, name, data):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return self.run_program(*arguments, code=code)
 
     def faults(self, code, *more):
         text = self.ada(code, "datasets", "--check", "r.yaml", "--csv", *more).stdout

@@ -1,33 +1,26 @@
 """What an evaluation fails in costs no training: the weights of the step are there, the run goes on
 from them when the cause is mended, and ends with the bytes of a run that never failed."""
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import small_sets  # noqa: E402
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 BROKEN = "photos/val/bee/1.png"
 STEPS_OF_EPOCH, STEPS = 3, 8
 
 
-class FailedEvaluation(unittest.TestCase):
+class FailedEvaluation(ProgramCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         small_sets.write_folder(self.folder / "photos")
         (self.folder / "r.yaml").write_text(small_sets.FOLDER_RUN)
 
     def ada(self, code, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
-        return done.stderr
+        return self.run_program(*arguments, code=code).stderr
 
     def train(self, code, name, *more):
         return self.ada(code, "train", "r.yaml", "--no-progress", "--set", f"output={name}",

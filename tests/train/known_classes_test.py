@@ -1,34 +1,22 @@
 """A checkpoint knows its classes and its files: data with other names, or another order, are
 refused with exit code 3 by --resume, evaluate and predict; other counts or files are told."""
-import os
 import pathlib
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import small_sets  # noqa: E402
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 DIFFERENT = "labels mean other classes"
 CHANGED = "the data set is no longer what the checkpoint was made with: "
 
 
-class KnownClasses(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class KnownClasses(ProgramCase):
     def ada(self, code, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}: {done.stderr}")
-        return done
+        return self.run_program(*arguments, code=code)
 
     def train(self, text, *more):
         (self.folder / "r.yaml").write_text(text)

@@ -5,12 +5,12 @@ import io
 import json
 import math
 import os
-import pathlib
 import shutil
 import struct
 import subprocess
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 try:
     import numpy
@@ -84,11 +84,9 @@ def cross_entropies(logits, targets):
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
 @unittest.skipIf(numpy is None, "numpy is missing")
-class LanguageTest(unittest.TestCase):
+class LanguageTest(ProgramCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         random = numpy.random.default_rng(1)
         self.tokens = random.integers(0, VOCABULARY, (12, CONTEXT)).astype("uint8")
         self.targets = random.integers(0, VOCABULARY, (12, CONTEXT)).astype("int32")

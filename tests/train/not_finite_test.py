@@ -4,13 +4,11 @@ import csv
 import json
 import math
 import os
-import pathlib
 import struct
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+from tests.program_case import ProgramCase
+
 NETWORK = """
 name: r
 data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 3, classes: 4, train: 128,
@@ -45,18 +43,7 @@ def tensors(path):
     return found
 
 
-class NotFinite(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def run_program(self, *arguments, code=0):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
-
+class NotFinite(ProgramCase):
     def train(self, text, name="r", code=0, *more):
         (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         return self.run_program("train", f"{name}.yaml", "--output", name, "--no-progress", *more,

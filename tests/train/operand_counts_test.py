@@ -2,21 +2,9 @@
 dx and dw beside products of operands that NumPy rounds."""
 import csv
 import math
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("ADA_BINARY")
-sys.path.insert(0, str(ROOT / "tests/tools"))
-try:
-    import numpy as np
-    import safetensors_file
-except ImportError:
-    np = None
+from tests.train.dumped_runs import DumpedRuns, np, rows, safetensors_file
 
 NETWORK = """
 seed: 5
@@ -109,29 +97,9 @@ def count_mx(lines, element):
     return found, scales, signal, noise
 
 
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-@unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
-@unittest.skipIf(np is None, "numpy is missing")
-class OperandCounts(unittest.TestCase):
+class OperandCounts(DumpedRuns):
     def run_program(self, operands, threads=2, more="", options=(), network=NETWORK):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name)
-        (path / "run.yaml").write_text(network % (threads, operands, more), encoding="utf-8")
-        done = subprocess.run([BINARY, "train", str(path / "run.yaml"), "--output",
-                               str(path / "out"), *options], capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return path / "out"
-
-    def dump(self, out, step):
-        read = safetensors_file.read(out / f"dump/step-{step:08d}.safetensors")
-        return {name: np.frombuffer(values, np.float32).reshape(shape)
-                for name, (shape, values) in read.items()}
+        return self.train(network % (threads, operands, more), *options)[0]
 
     def check_blocks(self, name, element):
         out = self.run_program(name)
@@ -200,9 +168,7 @@ class OperandCounts(unittest.TestCase):
                 self.assertEqual(float(row["scale_log2_max"]), scales.max())
                 self.assertAlmostEqual(float(row["sqnr_db"]), 10 * math.log10(signal / noise), 5)
                 self.assertEqual(float(row["scale"]), 64 if tensor == "dy" else 1)
-        done = subprocess.run([BINARY, "what-if", str(out), "--csv", "--format", "nvfp4",
-                               "--format", rceil], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.ask("what-if", out, "--csv", "--format", "nvfp4", "--format", rceil)
         self.assertIn("step-00000004.safetensors", done.stderr)
         checked = 0
         for row in csv.DictReader(done.stdout.splitlines()):
@@ -238,9 +204,7 @@ class OperandCounts(unittest.TestCase):
         asked = (", histogram_every: 2, what_if: [{format: mxfp8_e4m3}, {format: mxfp4}, "
                  "{format: fp8_block128}]")
         out = self.run_program("none", more=asked)
-        done = subprocess.run([BINARY, "recommend", str(out)], capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.ask("recommend", out)
         lost = {}
         for row in rows(out / "what_if_blocks.csv"):
             nonzero = int(row["numel"]) - int(row["zeros"])
@@ -500,10 +464,7 @@ class OperandCounts(unittest.TestCase):
         self.assertEqual([(second / name).read_bytes() for name in names], want)
         self.assertGreater(len(want[2].splitlines()), 16)
         cut = self.run_program(recipe, options=("--set", "train.max_steps=2"))
-        config = cut.parent / "run.yaml"
-        done = subprocess.run([BINARY, "train", str(config), "--resume", str(cut)],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.ask("train", cut)
         self.assertEqual([(cut / name).read_bytes() for name in names], want)
 
 

@@ -10,17 +10,17 @@ import sys
 import tempfile
 import unittest
 
+from tests.program_case import BINARY, SharedFolderCase
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import small_sets  # noqa: E402
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 
 
-class OutputPaths(unittest.TestCase):
+class OutputPaths(SharedFolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         small_sets.write_all(cls.folder)
         for task in small_sets.RUNS:
             cls.ada(0, "train", f"{task}.yaml", "--output", task[:4], "--no-progress")
@@ -31,16 +31,8 @@ class OutputPaths(unittest.TestCase):
         (cls.folder / "link.png").symlink_to("a.png")
 
     @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
     def ada(cls, code, *arguments):
-        done = subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
-                              check=False)
-        if done.returncode != code:
-            raise AssertionError(f"{arguments}: exit {done.returncode}: {done.stderr}")
-        return done
+        return cls.run_program(*arguments, code=code)
 
     def state(self):
         """Every file and folder, with what is in it."""

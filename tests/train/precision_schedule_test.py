@@ -3,10 +3,9 @@ first precision, the steps from it on those of another training that starts from
 import csv
 import json
 import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 BINARY = os.environ.get("ADA_BINARY")
 
@@ -49,22 +48,11 @@ def without(row, *keys):
 
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
-class PrecisionSchedule(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def program(self, *arguments, code=0):
-        done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True,
-                              cwd=self.folder, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done
-
+class PrecisionSchedule(ProgramCase):
     def train(self, name, precision, steps, init="", options=()):
         config = self.folder / f"{name}.yaml"
         config.write_text(NETWORK % (init, precision, steps), encoding="utf-8")
-        self.program("train", config, "--output", self.folder / name, *options)
+        self.run_program("train", config, "--output", self.folder / name, *options)
         return self.folder / name
 
     def test_before_and_after(self):
@@ -122,12 +110,12 @@ class PrecisionSchedule(unittest.TestCase):
                 if int(file.stem.split("-")[1]) > steps:
                     file.unlink()
             (cut / "summary.json").unlink()
-            self.program("train", "--resume", cut)
+            self.run_program("train", "--resume", cut)
             for log, content in want.items():
                 self.assertEqual((cut / log).read_bytes(), content, (steps, log))
             self.assertEqual((cut / state.relative_to(whole)).read_bytes(), state.read_bytes())
         extended = self.train("extended", precision, 3)
-        self.program("train", "--resume", extended, "--set", "train.max_steps=8")
+        self.run_program("train", "--resume", extended, "--set", "train.max_steps=8")
         for log in ("steps.csv", "underflow.csv", "blocks.csv", "events.csv"):
             self.assertEqual((extended / log).read_bytes(), want[log], log)
         written = {int(json.loads(file.read_text(encoding="utf-8"))["step"])
@@ -157,30 +145,30 @@ class PrecisionSchedule(unittest.TestCase):
         out = self.train("run", "{format: bf16, schedule: [{from_step: 3, format: fp16}, "
                          "{from_step: 7, format: fp32}]}", 5)
         moved = "precision.schedule=[{from_step: 3, format: fp16}, {from_step: 6, format: fp32}]"
-        self.program("train", "--resume", out, "--set", "train.max_steps=6", moved)
+        self.run_program("train", "--resume", out, "--set", "train.max_steps=6", moved)
         events = [r["step"] for r in rows(out / "events.csv") if r["event"] == "precision"]
         self.assertEqual(events, ["3", "6"])
         past = "precision.schedule=[{from_step: 2, format: fp16}, {from_step: 6, format: fp32}]"
-        done = self.program("train", "--resume", out, "--set", "train.max_steps=7", past,
-                            code=2)
+        done = self.run_program("train", "--resume", out, "--set", "train.max_steps=7", past,
+                                code=2)
         self.assertIn("precision.schedule", done.stderr)
 
     def test_evaluation_has_the_precision_of_the_checkpoint(self):
         out = self.train("run", "{format: fp32, schedule: [{from_step: 4, format: fp4_e2m1}]}", 6)
         logged = {r["step"]: r["loss"] for r in rows(out / "evaluation.csv")}
         checkpoint = out / "checkpoints/step-00000006.safetensors"
-        printed = self.program("evaluate", checkpoint, "--no-progress").stdout.splitlines()
+        printed = self.run_program("evaluate", checkpoint, "--no-progress").stdout.splitlines()
         row = dict(zip(printed[0].split(","), printed[-1].split(",")))
         self.assertEqual(float(row["loss"]), float(logged["6"]))
-        wide = self.program("evaluate", checkpoint, "--no-progress", "--set",
-                            "precision.schedule=[]").stdout.splitlines()
+        wide = self.run_program("evaluate", checkpoint, "--no-progress", "--set",
+                                "precision.schedule=[]").stdout.splitlines()
         self.assertNotEqual(wide[-1], printed[-1])
 
     def test_a_switch_that_is_refused_is_refused_before_the_first_step(self):
         config = self.folder / "run.yaml"
         config.write_text(NETWORK % ("", "{format: bf16, accumulate: hopper_fp8, schedule: [{from_step: 4, "
                                      "operands: {x: ue5m3}}]}", 20), encoding="utf-8")
-        told = self.program("train", config, "--output", self.folder / "out", code=2).stderr
+        told = self.run_program("train", config, "--output", self.folder / "out", code=2).stderr
         self.assertIn("no exponents that an accumulator could align", told)
         self.assertFalse((self.folder / "out").exists())
 
@@ -190,8 +178,8 @@ class PrecisionSchedule(unittest.TestCase):
                                      20), encoding="utf-8")
         told = (r"run\.yaml:\d+:\d+: precision\.schedule\[\]\.from_step: 21 never comes, the run "
                 "has 20 steps")
-        self.assertRegex(self.program("train", config, "--dry-run").stdout, told)
-        done = self.program("train", config, "--output", self.folder / "out")
+        self.assertRegex(self.run_program("train", config, "--dry-run").stdout, told)
+        done = self.run_program("train", config, "--output", self.folder / "out")
         self.assertRegex(done.stdout + done.stderr, told)
 
     def test_dry_run_and_print_config(self):
@@ -199,16 +187,16 @@ class PrecisionSchedule(unittest.TestCase):
         config.write_text(NETWORK % ("", "{recipe: nvfp4_pretraining, schedule: [{from_step: 4, "
                                      "operands: {forward: none}}, {from_step: 9, recipe: none}]}",
                                      20), encoding="utf-8")
-        table = self.program("train", config, "--dry-run").stdout
+        table = self.run_program("train", config, "--dry-run").stdout
         parts = table.split("from step ")
         self.assertEqual(len(parts), 3)
         self.assertIn("nvfp4", parts[0])
         self.assertTrue(parts[1].startswith("4 on: {operands:"), parts[1])
         self.assertTrue(parts[2].startswith("9 on: {recipe: none}"), parts[2])
         self.assertNotIn("nvfp4", parts[2].split("device")[0])
-        printed = self.program("train", config, "--print-config").stdout
+        printed = self.run_program("train", config, "--print-config").stdout
         (self.folder / "printed.yaml").write_text(printed, encoding="utf-8")
-        again = self.program("train", self.folder / "printed.yaml", "--print-config").stdout
+        again = self.run_program("train", self.folder / "printed.yaml", "--print-config").stdout
         self.assertEqual(again, printed)
 
 

@@ -3,12 +3,11 @@ max|W_t| <= max|W_0| + the sum of the learning rates; measurements, a resume, gr
 numpy."""
 import csv
 import json
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 try:
     import numpy as np
@@ -18,16 +17,13 @@ else:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
     import safetensors_file  # noqa: E402
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 STEPS, INTERVAL, RATE = 8, 3, 0.03125
 
 
 @unittest.skipUnless(np, "numpy is missing")
-class PredictedScale(unittest.TestCase):
+class PredictedScale(ProgramCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         draw = np.random.default_rng(3)
         tensors = {}
         for split in ("train", "test"):
@@ -53,11 +49,9 @@ class PredictedScale(unittest.TestCase):
                   "train": {"epochs": steps, "max_steps": steps}, "evaluate": {"every_epochs": 0},
                   "log": {"every": 1, "statistics": ["dx", "dw", "operands"]}}
         (self.folder / f"{output}.yaml").write_text(json.dumps(config), encoding="utf-8")
-        command = [BINARY, "train", f"{output}.yaml", "--output", output, "--no-progress",
-                   "--resume" if resume else "--overwrite", *(["--set", *keys] if keys else [])]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        done = self.run_program("train", f"{output}.yaml", "--output", output, "--no-progress",
+                                "--resume" if resume else "--overwrite",
+                                *(["--set", *keys] if keys else []))
         return done.stdout + done.stderr
 
     def rows(self, output, file="underflow.csv"):

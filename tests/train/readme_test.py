@@ -8,11 +8,11 @@ import pathlib
 import re
 import shlex
 import subprocess
-import tempfile
 import unittest
 
+from tests.program_case import BINARY, ProgramCase
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 JARGON = pathlib.Path(os.environ.get("ADA_DATA", ROOT / "data")) / "jargon/jargon.txt"
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -74,12 +74,7 @@ class Facts(unittest.TestCase):
         self.assertLessEqual(len(PAGE.splitlines()), 130)
 
 
-class Trained(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Trained(ProgramCase):
     def run_program(self, *words, code=0, **variables):
         return program(*words, cwd=self.folder, code=code, **variables)
 

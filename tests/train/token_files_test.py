@@ -5,18 +5,17 @@ import gzip
 import io
 import json
 import os
-import pathlib
 import struct
 import subprocess
-import tempfile
 import unittest
+
+from tests.program_case import BINARY, ProgramCase
 
 try:
     import numpy
 except ImportError:
     numpy = None
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 WORDS = b"the cat sat on the mat and a dog lay in the fog. " * 40
 
 RUN = """
@@ -48,23 +47,11 @@ def write_rows(path, arrays):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-class TokenFiles(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def put(self, name, content):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
+class TokenFiles(ProgramCase):
     def ada(self, code, *arguments, config=None):
         if config is not None:
             self.put("r.yaml", config.encode())
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
+        done = self.run_program(*arguments, code=code)
         return done.stdout + done.stderr
 
     def everywhere(self, *more):

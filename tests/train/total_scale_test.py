@@ -1,27 +1,11 @@
 """`scaling.layers[].total_scale`: an S for each layer, as it is given. A table of totals trains to the
 same bytes as the alphas that give the same S; a resumed run goes on with it; what it excludes is
 refused. ADA_BINARY names the program."""
-import csv
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
-BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
-CONFIG = """
-name: r
-data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 128,
-       test: 20}, batch_size: 16, workers: 0}
-model:
-  layers:
-    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
-    - {name: relu1, kind: relu}
-    - {name: fc1, kind: linear, features: 16}
-    - {name: relu2, kind: relu}
-    - {name: fc2, kind: linear, features: classes}
-precision: {format: fp8_e5m2}
-optimizer: {lr: 0.02, momentum: 0.9}
+from tests.program_case import ProgramCase, SMALL_NETWORK
+
+CONFIG = SMALL_NETWORK.replace("train: 256", "train: 128") + """precision: {format: fp8_e5m2}
 train: {epochs: 2}
 log: {every: 1}
 device: {kind: cpu, threads: 1}
@@ -42,22 +26,11 @@ BY_TOTAL = """  policy: adaptive
 """
 
 
-class TotalScale(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class TotalScale(ProgramCase):
     def train(self, name, scaling, *more, code=0):
         (self.folder / f"{name}.yaml").write_text(CONFIG + scaling, encoding="utf-8")
-        done = subprocess.run([BINARY, "train", f"{name}.yaml", "--quiet", "--output", name, *more],
-                              cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done.stderr
-
-    def rows(self, name, file):
-        with open(self.folder / name / file, encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
+        return self.run_program("train", f"{name}.yaml", "--quiet", "--output", name, *more,
+                                code=code).stderr
 
     def test_a_table_is_what_its_alphas_are(self):
         self.train("alpha", BY_ALPHA)
@@ -65,7 +38,7 @@ class TotalScale(unittest.TestCase):
         for file in ("steps.csv", "underflow.csv"):
             self.assertEqual((self.folder / "alpha" / file).read_bytes(),
                              (self.folder / "total" / file).read_bytes(), file)
-        for row in self.rows("total", "scales.csv"):
+        for row in self.rows_of("total/scales.csv"):
             with self.subTest(row=row):
                 totals = {"fc2": (64, 128, 2), "fc1": (128, 96, 0.75)}
                 if row["layer"] in totals:
@@ -76,8 +49,7 @@ class TotalScale(unittest.TestCase):
 
     def test_a_dry_run_tells_it(self):
         (self.folder / "r.yaml").write_text(CONFIG + BY_TOTAL, encoding="utf-8")
-        done = subprocess.run([BINARY, "train", "r.yaml", "--dry-run"], cwd=self.folder,
-                              capture_output=True, text=True, check=True)
+        done = self.run_program("train", "r.yaml", "--dry-run")
         self.assertRegex(done.stdout, r"(?m)^fc2 .*adaptive: total_scale 128$")
 
     def test_a_resumed_run_goes_on_with_it(self):
@@ -113,10 +85,9 @@ class TotalScale(unittest.TestCase):
                 self.assertIn("its S, a total_scale of scaling.layers, is too large", said)
                 self.assertNotIn("S = 1 is too large", said)
                 self.assertRegex(said, r"; S = 1\.0000000\d*e\+30\n")
-                skip = next(r for r in self.rows(match, "events.csv") if r["event"] == "skip")
+                skip = next(r for r in self.rows_of(f"{match}/events.csv") if r["event"] == "skip")
                 self.assertIn("a total_scale of scaling.layers", skip["message"])
-                asked = subprocess.run([BINARY, "advise", match], cwd=self.folder, capture_output=True,
-                                       text=True, check=True)
+                asked = self.run_program("advise", match)
                 self.assertIn(f"the total_scale that scaling.layers gives {match}", asked.stdout)
 
     def test_a_layers_own_alpha_is_not_taken_for_the_policys_scale(self):

@@ -6,8 +6,9 @@ import pathlib
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from tests.program_case import ProgramCase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
@@ -34,11 +35,9 @@ def rows(path):
 
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
-class TransformerToolsTest(unittest.TestCase):
+class TransformerToolsTest(ProgramCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         (self.folder / "text.txt").write_text("a quick brown fox; " * 40)
         (self.folder / "vit.yaml").write_text(VIT)
         (self.folder / "gpt.yaml").write_text(GPT)

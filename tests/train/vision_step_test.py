@@ -7,9 +7,10 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 from unittest import mock
+
+from tests.program_case import ProgramCase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
@@ -106,11 +107,9 @@ def targets(truth):
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
 @unittest.skipIf(numpy is None, "numpy or PIL is missing")
 @unittest.skipUnless(has_torch(), "torch is missing (ADA_BENCH_PYTHON names a Python that has it)")
-class VisionStep(unittest.TestCase):
+class VisionStep(ProgramCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.random = numpy.random.default_rng(3)
         self.noise = NOISE
 

@@ -81,7 +81,7 @@ void Count(const char* path, const config::Overrides& overrides) {
 }  // namespace ada::bench
 
 int main(int count, char** words) {
-  using namespace ada::bench;
-  return Finish(count >= 2, "bench_launches CONFIG [KEY=VALUE ...]",
-                [&] { Count(words[1], OverridesFrom(2, count, words)); });
+  return ada::bench::Finish(count >= 2, "bench_launches CONFIG [KEY=VALUE ...]", [&] {
+    ada::bench::Count(words[1], ada::bench::OverridesFrom(2, count, words));
+  });
 }

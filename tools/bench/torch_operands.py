@@ -5,6 +5,8 @@ multiplied. Formats, blocks and roundings are those of ada-train's recipes of th
 
 MXFP8's decoded operands are bf16 numbers, so that their products are PyTorch's in bf16; NVFP4's have
 13 bits and are multiplied in fp32."""
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -14,6 +16,8 @@ from ada_train.torch.operands import Product
 E4M3_TOP, FP4_TOP = 448.0, 6.0
 LARGEST = torch.finfo(torch.float32).max
 SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)  # Transformer Engine's
+HADAMARD = functools.reduce(torch.kron, [torch.tensor([[1.0, 1.0], [1.0, -1.0]])] * 4) * (
+    torch.tensor(SIGNS) / 4)
 
 
 def e4m3(x):
@@ -64,16 +68,6 @@ def nvfp4(x, axis, square=False, stochastic=False):
     factor = (1 / (scale * (1 / encode))).clamp(max=LARGEST)
     elements = fp4(blocks * factor, stochastic)
     return of_blocks(elements * (scale * amax * (1 / (E4M3_TOP * FP4_TOP))), length, axis)
-
-
-def hadamard_matrix():
-    matrix = torch.ones(1, 1)
-    while matrix.shape[0] < len(SIGNS):
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return matrix @ torch.diag(torch.tensor(SIGNS, dtype=torch.float32)) / 4
-
-
-HADAMARD = hadamard_matrix()
 
 
 def transformed(x):

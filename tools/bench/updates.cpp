@@ -87,8 +87,9 @@ void Measure(const std::string& shapes, int threads, int updates,
 }  // namespace ada::bench
 
 int main(int count, char** words) {
-  using namespace ada::bench;
-  return Finish(count >= 4, "bench_updates SHAPES THREADS UPDATES [KEY=VALUE...]", [&] {
-    Measure(words[1], std::atoi(words[2]), std::atoi(words[3]), OverridesFrom(4, count, words));
+  const char usage[] = "bench_updates SHAPES THREADS UPDATES [KEY=VALUE...]";
+  return ada::bench::Finish(count >= 4, usage, [&] {
+    ada::bench::Measure(words[1], std::atoi(words[2]), std::atoi(words[3]),
+                        ada::bench::OverridesFrom(4, count, words));
   });
 }
