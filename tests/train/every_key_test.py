@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unittest
 
+from tests.program_case import BINARY, SharedFolderCase
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import small_sets  # noqa: E402
 
@@ -23,7 +25,6 @@ except ImportError as missing:
     print(f"skipped: {missing}", file=sys.stderr)
     sys.exit(77)
 
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 SLOW = os.environ.get("ADA_SLOW") == "1"
 
 WRONG = [-1, 0, 7, 1.5, "word", True, [], [1], [1, 1], [1, 1, 1, 1, 1], [-1, -2, -3], [[1], [2]],
@@ -75,19 +76,13 @@ class Keys:
                 self.walk(inner, here + ("[]" if entry else ""), parents + (id(inner),))
 
 
-class EveryKey(unittest.TestCase):
+class EveryKey(SharedFolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         small_sets.write_all(cls.folder)
-        text = subprocess.run([BINARY, "schema"], check=True, capture_output=True, text=True).stdout
-        cls.schema = json.loads(text)
+        cls.schema = json.loads(cls.words_of("schema"))
         cls.keys = Keys(cls.schema).found
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     def run_one(self, task, overrides, train=False):
         """The exit code and the messages of a dry run, or of a run into a folder of its own."""

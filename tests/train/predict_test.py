@@ -6,10 +6,11 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
+
+from tests.program_case import SharedFolderCase, run_in
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
@@ -42,11 +43,10 @@ def write_png(path, pixels):
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
 @unittest.skipIf(numpy is None, "numpy is missing")
-class Predict(unittest.TestCase):
+class Predict(SharedFolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         random = numpy.random.default_rng(1)
         cls.images = random.integers(0, 256, (8, 9, 10, 3), numpy.uint8)
         labels = (numpy.arange(8) % 7).astype(numpy.int64)
@@ -57,16 +57,8 @@ class Predict(unittest.TestCase):
         cls.ada("train", "net.yaml", "--no-progress")
 
     @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
     def ada(cls, *arguments, code=0, folder=None):
-        done = subprocess.run([os.path.realpath(BINARY), *arguments], cwd=folder or cls.folder,
-                              capture_output=True, text=True, check=False)
-        if done.returncode != code:
-            raise AssertionError(f"{arguments}: exit {done.returncode}: {done.stderr}")
-        return done
+        return run_in(folder or cls.folder, arguments, code)
 
     def outputs(self, *arguments):
         self.ada("evaluate", *arguments, "--outputs", "out.safetensors", "--no-progress")

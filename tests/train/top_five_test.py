@@ -1,15 +1,14 @@
 """Of at most five classes each is among the first five: top-5 is left out wherever results are shown.
 ADA_BINARY names the program."""
 import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
+from tests.program_case import SharedFolderCase
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
 RUN = """
 data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 1, classes: %d, train: 32,
        test: 16}, batch_size: 16, workers: 0}
@@ -20,27 +19,23 @@ device: {kind: cpu, threads: 1}
 """
 
 
-class TopFive(unittest.TestCase):
+class TopFive(SharedFolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        super().setUpClass()
         cls.told = {}
         for classes in (5, 6):
             (cls.folder / f"{classes}.yaml").write_text(RUN % classes)
-            cls.told[classes] = cls.ada("train", f"{classes}.yaml", "--output", f"of{classes}").stderr
-
-    @classmethod
-    def ada(cls, *arguments):
-        return subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
-                              check=True)
+            cls.told[classes] = cls.run_program("train", f"{classes}.yaml", "--output",
+                                                f"of{classes}").stderr
 
     def test_while_training(self):
         self.assertNotIn("top-5", self.told[5])
         self.assertIn("top-5", self.told[6])
 
     def test_compare(self):
-        self.assertNotIn("top-5", self.ada("compare", "of5", "of5").stdout)
-        self.assertRegex(self.ada("compare", "of5", "of6").stdout, r"test top-5 % +- +[0-9]")
+        self.assertNotIn("top-5", self.words_of("compare", "of5", "of5"))
+        self.assertRegex(self.words_of("compare", "of5", "of6"), r"test top-5 % +- +[0-9]")
 
     @unittest.skipUnless(all(importlib.util.find_spec(name) for name in ("pandas", "matplotlib")),
                          "pandas or matplotlib are missing")

@@ -13,6 +13,8 @@
 namespace ada::bench {
 namespace {
 
+using dnnl::memory;
+
 // oneDNN takes its threads from OpenMP; our backend leaves OpenMP one.
 class Threads {
  public:
@@ -87,8 +89,7 @@ class OnednnAttention {
  public:
   OnednnAttention(const Layer& l, Part part, int threads) {
     const Threads all(threads);
-    const dnnl::memory::dim heads = l.x.n * l.heads, queries = l.x.h * l.x.w,
-                            width = l.x.c / l.heads;
+    const memory::dim heads = l.x.n * l.heads, queries = l.x.h * l.x.w, width = l.x.c / l.heads;
     Add({heads, queries, width, l.keys});  // scores, or the gradient of probabilities
     Add({heads, queries, l.keys, width});  // values, or the gradient of queries
     if (part == Part::kForward) return;
@@ -104,7 +105,6 @@ class OnednnAttention {
   }
 
  private:
-  using memory = dnnl::memory;
   struct Product {
     memory::dim count, rows, terms, columns;
   };

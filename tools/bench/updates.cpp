@@ -1,10 +1,9 @@
 // bench_updates SHAPES THREADS UPDATES [KEY=VALUE...]: the time of an update of parameters of these
 // shapes (768x768,768), as JSON: medians of wall and of processor time, in milliseconds. KEY=VALUE:
 // as ada-train's --set, of optimizer and precision.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <sstream>
 #include <vector>
