@@ -41,7 +41,7 @@ RESNET50 = "configs/resnet50_synthetic.yaml"
 MLP = "configs/mlp_mnist_fashion.yaml"
 GPT2 = Model("GPT-2, 4 layers, width 128", "configs/gpt2_jargon.yaml", ("model.vocabulary=256",), 1600,
              160000, batch=16, tokens=128, transformer=True, usual=False)
-MODELS = {
+MODELS = {  # title, configuration, network, images on a processor and on a GPU
     "resnet20": Model("ResNet-20", RESNET20, (), 25600, 1280000),
     "resnet56": Model("ResNet-56", RESNET20, ("model={zoo: resnet56, shortcut: A}",), 7680, 384000),
     "vgg16": Model("VGG-16", RESNET20, ("model={zoo: vgg16}",), 2560, 384000),
