@@ -18,19 +18,20 @@ tensor_scaling, overflow, rounding; tensor_scaling, hadamard, spared), accumulat
 policy, preset, init_scale, scale, growth_factor, backoff_factor, growth_interval, min_scale, max_scale, log_max,
 overflow_std_dev, beta1, beta2, method, underflow_target, scale_upper_bound, accum_upper_bound, power_of_two,
 update_interval, fan, u_min, headroom_bits, batch_norm, attention, layers; of optimizer: every kind and key; of
-schedule: kind, milestones, every, length, gamma, min_lr; of train: max_steps, accumulate,
-clip_norm, label_smoothing, ema, on_overflow, max_retries, schedule_on_skip; of log: statistics, histogram_every,
-what_if, probe_every. How many keys a call drew is printed. Language models have embeddings, positions, targets that
-are left out, and heads that multiply the embedding's weight; Llamas rotary positions, and queries, keys and values of
-three layers; vision transformers class tokens. Segmenters have pictures and label images, class_weights, unpooling
-and functions that the others lack; with the last three come total_scale, on_overflow and more presets.
+schedule: kind, milestones, every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm, label_smoothing,
+ema, on_overflow, max_retries, schedule_on_skip; of log: statistics, histogram_every, what_if, probe_every. How many
+keys a call drew is printed. Language models have embeddings, positions, targets that are left out, and heads that
+multiply the embedding's weight; Llamas rotary positions, and queries, keys and values of three layers; vision
+transformers class tokens. Segmenters have pictures and label images, class_weights, unpooling and functions that the
+others lack; with the last three come total_scale, on_overflow and more presets.
 
 Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as 0
 (abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word than
 `nonfinite`, a 0 that becomes -0 and counts as moved, values beyond fp32 under delayed scaling that count as inf,
 channels of a transposed weight by another axis, dw of the last part alone in counts, NaN that becomes 0 and is no
-zero, entries of precision.layers without effect or without `input`, a pool's dx that autocast rounds, and
-accumulators that take attention's tensors with scales of their own for numbers of fp32.
+zero, entries of precision.layers without effect or without `input`, a pool's dx that autocast rounds, transforms of
+bf16 that saturates left in fp32, and accumulators that take attention's tensors with scales of their own for numbers
+of fp32.
 """
 
 import argparse

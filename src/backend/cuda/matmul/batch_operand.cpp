@@ -43,7 +43,7 @@ BatchOperand::BatchOperand(const Context& context, const OperandPlaces& places, 
                                          operand.laid_as.value_or(which), operand.block->square);
     row_values_ = rows.width;
     blocks_.emplace(context, operand, rows, stored.shape.numel() / row_values_,
-                    HasValuesOf(kBf16, stored.format), stats_);
+                    IsKeptInBf16(stored.format, stored.storage), stats_);
     if (operand.block->row_scaled && rows.down && RulesLink(context.link) != nullptr)
       throw ConfigError(
           "precision.operands: rows of dw's operands go through the images of all processes, whose "
@@ -76,7 +76,7 @@ std::size_t BatchOperand::work_bytes() const {
 // scratch memory of their own.
 TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work) const {
   if (!operand_.hadamard) return SpanOf(stored_);
-  const bool bf16 = HasValuesOf(kBf16, stored_.format) && stored_.storage == Storage::kBF16;
+  const bool bf16 = IsKeptInBf16(stored_.format, stored_.storage);
   const TransformRows transform{SpanOf(stored_),
                                 reinterpret_cast<float*>(work),
                                 ValuesOf(pass) / transform_values_,

@@ -112,7 +112,8 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
   blocks_.emplace(context, operand_,
                   RowsOfWeights(places.linear, places.transposed, places.groups, spec.w.shape,
                                 operand_.laid_as.value_or(which), operand_.block->square),
-                  rows_, HasValuesOf(kBf16, spec.w_format), stats_);
+                  rows_, !spec.w_style.per_tensor_scale && HasValuesOf(kBf16, spec.w_format),
+                  stats_);
   context.scratch.Reserve(blocks_->work_bytes());
 }
 

@@ -36,7 +36,7 @@ FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage
   const FormatAndStorage fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
   if (operand.block) {
     // A transform is made in the memory of the copy: of bf16 in bf16, of all else in fp32.
-    const bool is_bf16 = HasValuesOf(kBf16, stored.format) && stored.storage == Storage::kBF16;
+    const bool is_bf16 = IsKeptInBf16(stored.format, stored.storage);
     if (operand.hadamard && !is_bf16) return fp32;
     const BlockFormat& format = *operand.block;
     const bool fits = FitsBf16(format, stored.storage != Storage::kF32);
@@ -159,10 +159,10 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
                   operand.block && operand.block->square);
   row_values_ = rows.width;
   if (operand.row_scaled)
-    row_scales_.emplace(context, operand, rows, HasValuesOf(kBf16, stored.format));
+    row_scales_.emplace(context, operand, rows, IsKeptInBf16(stored.format, stored.storage));
   if (!operand.block) return;
   permutes_ = TakenAsPyTorch(geometry.linear, stored.shape, rows);
-  blocks_.emplace(context, operand, rows, HasValuesOf(kBf16, stored.format));
+  blocks_.emplace(context, operand, rows, IsKeptInBf16(stored.format, stored.storage));
 }
 
 std::size_t BatchOperand::bytes() const {
@@ -193,7 +193,7 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
 // In fp32 and, as in Transformer Engine, rounded to bf16 if values are stored in it.
 Tensor BatchOperand::Transformed(const Pass& pass) const {
   Tensor transformed = tensor_;
-  const bool is_bf16 = HasValuesOf(kBf16, stored_.format) && stored_.storage == Storage::kBF16;
+  const bool is_bf16 = IsKeptInBf16(stored_.format, stored_.storage);
   transformed.format = is_bf16 ? kBf16 : kFp32;
   transform_rows_ ? TransformChannels(pass, transformed) : TransformRows(pass, transformed);
   return transformed;

@@ -17,7 +17,7 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
     : context_(context),
       geometry_(geometry),
       master_(spec.w),
-      bf16_(HasValuesOf(kBf16, spec.w_format)),
+      bf16_(!spec.w_style.per_tensor_scale && HasValuesOf(kBf16, spec.w_format)),
       stats_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
                                         spec.w_stats, moments ? &moments_ : nullptr)) {
   if (stats_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
