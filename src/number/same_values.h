@@ -10,7 +10,7 @@ inline bool HasValuesOf(const NumberFormat& of, NumberFormat format) {
   format.saturate = of.saturate;
   return format == of;
 }
-// Whether values are kept as bf16 numbers: those of a tensor with a scale of its own are not.
+// Whether values are kept as bf16 numbers; those of a tensor with a per-tensor scale are not.
 inline bool IsKeptInBf16(const NumberFormat& format, Storage storage) {
   return storage == Storage::kBF16 && HasValuesOf(kBf16, format);
 }

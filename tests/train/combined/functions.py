@@ -180,5 +180,5 @@ class Softmax(Layer):
     def backward(self, dy):
         along = (self.p * dy).sum(1, keepdims=True)
         size = self.p * (np.abs(dy) + (self.p * np.abs(dy)).sum(1, keepdims=True))
-        tiny = 1e-37 * np.abs(dy)  # what exponentials flush
+        tiny = 1e-37 * np.abs(dy) + 2.0**-149 * (size > 0)  # what exponentials flush; what is below fp32's smallest
         return [(self.p * (dy - along), np.nan_to_num(size * 3 * SMOOTH + tiny))]
