@@ -2,6 +2,9 @@
 """An update by each optimizer that torch.optim has too, beside PyTorch's, as Markdown: medians over
 rounds in turns, each a process of its own. Needs build/bench_updates and a Python with torch:
 --python or ADA_BENCH_PYTHON.
+
+--bf16: parameters, gradients and states in bf16. torch's fused updates are computed in fp32, its
+others round each operation; so do those beside them here.
 """
 import functools
 import json
@@ -33,6 +36,7 @@ TORCH = """
 import json, statistics, sys, time, torch
 shapes, threads, updates = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])
 name, arguments = json.loads(sys.argv[4])
+torch.set_default_dtype(getattr(torch, sys.argv[5]))
 torch.set_num_threads(threads)
 parameters = []
 for shape in shapes:
@@ -55,10 +59,16 @@ def row(options, kind):
     # Muon updates matrices alone.
     shapes = [shape for shape in options.shapes.split(",") if "x" in shape or kind != "muon"]
     common = (",".join(shapes), options.threads, options.updates)
-    keys = {"kind": kind, **{k: v for k, v in CASES[kind][1].items() if k != "fused"}}
-    commands = {"ada-train": (PROGRAM, *common, *(f"optimizer.{key}={value}"
-                                                  for key, value in keys.items())),
-                "PyTorch": (options.python, "-c", TORCH, *common, json.dumps(CASES[kind]))}
+    arguments = CASES[kind][1]
+    keys = [f"optimizer.{key}={value}" for key, value in {"kind": kind, **arguments}.items()
+            if key != "fused"]
+    if options.bf16:
+        arithmetic = "fp32" if "fused" in arguments else "torch"
+        keys += [f"precision.masters={{format: bf16, arithmetic: {arithmetic}}}",
+                 "precision.optimizer_state=bf16"]
+    commands = {"ada-train": (PROGRAM, *common, *keys),
+                "PyTorch": (options.python, "-c", TORCH, *common, json.dumps(CASES[kind]),
+                            "bfloat16" if options.bf16 else "float32")}
     found = in_turns(options.rounds, {name: functools.partial(words_of, *command)
                                       for name, command in commands.items()})
     cells = [kind]
@@ -76,6 +86,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=5, help="of a round")
     parser.add_argument("--only", action="append", choices=CASES)
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--python", default=os.environ.get("ADA_BENCH_PYTHON", sys.executable))
     options = parser.parse_args()
     if not PROGRAM.exists():
