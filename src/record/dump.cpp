@@ -87,7 +87,7 @@ void Dump::AddWeights(const backend::Pass& pass) {
     const graph::RoundingPoint* copy = weight != nullptr ? step::CopyOf(graph_, *weight) : nullptr;
     if (copy == nullptr) continue;
     std::vector<float> values = step::RoundedWeights(*weight, *copy, stochastic, pass, backend_);
-    AddScales(layer.name, operands_.OfWeight(layer.name, copy->format, values), 1);
+    AddScales(layer.name, operands_.OfWeight(layer.name, *copy, values), 1);
     items_[layer.name + ".w"] = {weight->dims, std::move(values), FormatName(copy->format)};
   }
 }

@@ -109,7 +109,7 @@ float DumpedOperands::AdaptedAmax(const Rounded& rounded, const OperandPlace& pl
 }
 
 std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
-                                                   const NumberFormat& stored,
+                                                   const graph::RoundingPoint& copy,
                                                    const std::vector<float>& values) const {
   std::vector<DumpedScales> all;
   const auto found = layers_.find(layer);
@@ -117,7 +117,7 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   for (const auto& [operand, rounded] : found->second.rounded) {
     if (!IsWeight(operand)) continue;
     const OperandPlace place = found->second.is.PlaceOfWeight(rounded.laid_as.value_or(operand));
-    const bool bf16 = StorageFor(stored) == Storage::kBF16;
+    const bool bf16 = IsKeptInBf16(copy);
     std::vector<float> taken = values;
     if (rounded.hadamard)
       taken = Transformed(std::move(taken), LinesOfOperand(place),
@@ -143,7 +143,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
   if (found == layers_.end() || !(is_x || seen.tensor == "dy")) return all;
   const Layer& layer = found->second;
   const Shape& shape = seen.value.shape;
-  const bool bf16 = StorageFor(seen.value.format) == Storage::kBF16;
+  const bool bf16 = IsKeptInBf16(seen.value.format, seen.value.storage);
   const auto take = [&](std::vector<float> rows, bool linear) {
     OperandValues taken{linear ? AsPyTorch(rows, shape) : std::move(rows)};
     taken.amax = AmaxOfBatch(taken.values, team_);

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "io/tensor_names.h"
 #include "number/blocks/operand_blocks.h"
+#include "number/same_values.h"
 #include "number/tensor.h"
 #include "scaling/rules/block_range.h"
 #include "step/team.h"
@@ -72,6 +73,11 @@ struct DumpedScales {
   std::optional<OperandScales> row_amaxes = {};
 };
 
+// Whether a weight's copy is kept as bf16 numbers.
+inline bool IsKeptInBf16(const graph::RoundingPoint& copy) {
+  return copy.per_tensor_scale == nullptr && HasValuesOf(kBf16, copy.format);
+}
+
 // Owned by Dump, which calls it for each tensor that it writes.
 class DumpedOperands {
  public:
@@ -81,7 +87,7 @@ class DumpedOperands {
   // The pass of the weights' refresh, before all else of a step.
   void Begin(const backend::Pass& pass) { refresh_ = pass; }
   // For a weight in PyTorch's order.
-  std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
+  std::vector<DumpedScales> OfWeight(const std::string& layer, const graph::RoundingPoint& copy,
                                      const std::vector<float>& values) const;
   // For the tensor x or dy of a layer: `values` [rows, h, w, c] in memory order, carrying S =
   // `scale`. Every process of the team calls it.

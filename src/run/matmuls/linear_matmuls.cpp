@@ -13,6 +13,7 @@
 #include "graph/network/tensor_storage.h"
 #include "graph/rounding_styles.h"
 #include "number/random.h"
+#include "number/same_values.h"
 #include "record/dumped_operands.h"
 
 namespace ada::run {
@@ -175,7 +176,7 @@ std::vector<float> LinearLayer::BeforeRounding(Operand operand,
   return record::Transformed(
       stored.values,
       {BlockLayoutOf({stored.rows, stored.columns}, across ? 1 : 0, /*square=*/false)},
-      how.hadamard.Signs(pass_.seed, pass_.draw), StorageFor(stored.format) == Storage::kBF16);
+      how.hadamard.Signs(pass_.seed, pass_.draw), HasValuesOf(kBf16, stored.format));
 }
 
 // The backend keeps the scales of rows to itself; the rule gives the same ones again.
@@ -197,7 +198,7 @@ OperandMatrix LinearLayer::Captured(Operand operand) {
   matrix.across = AlongChannels(operand, /*transposed=*/false);
   matrix.laid_across = AlongChannels(how.laid_as.value_or(operand), /*transposed=*/false);
   matrix.rounds = how.rounds;
-  matrix.bf16 = StorageFor(stored.format) == Storage::kBF16;
+  matrix.bf16 = HasValuesOf(kBf16, stored.format);
   matrix.before = BeforeRounding(operand, how);
   if (!how.rounds) {
     matrix.format = stored.format;

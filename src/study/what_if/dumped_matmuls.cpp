@@ -12,6 +12,7 @@
 #include "io/file.h"
 #include "io/shown_text.h"
 #include "io/text.h"
+#include "number/same_values.h"
 #include "number/tensor.h"
 #include "study/commands.h"
 #include "study/run_files.h"
@@ -46,7 +47,7 @@ bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
   const std::string key = "format:" + entry.name, format = file.MetadataOf(key);
   if (format.empty()) return false;
   try {
-    return StorageFor(config::ReadFormat(format)) == Storage::kBF16;
+    return HasValuesOf(kBf16, config::ReadFormat(format));
   } catch (const ConfigError&) {
     throw DataError(file.path() + ": metadata " + Shown(key) +
                     ": expected a format (`ada-train formats`), found " + Shown(format));

@@ -10,6 +10,7 @@
 #include "backend/decisions.h"
 #include "number/blocks/block_counts_inline.h"
 #include "number/number_grid.h"
+#include "number/same_values.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -22,9 +23,9 @@ bool SumsOverRows(AttentionOperand operand) {
 }
 
 bool IsBf16(const AttentionSpec& spec, AttentionTensor tensor) {
-  const auto stored = [](const Tensor& of) { return of.storage == Storage::kBF16; };
+  const auto stored = [](const Tensor& of) { return IsKeptInBf16(of.format, of.storage); };
   const auto rounded = [](bool rounds, const NumberFormat& format, const RoundingStyle& style) {
-    return rounds && style.per_tensor_scale == nullptr && StorageFor(format) == Storage::kBF16;
+    return rounds && style.per_tensor_scale == nullptr && HasValuesOf(kBf16, format);
   };
   switch (tensor) {
     case AttentionTensor::kQ:
