@@ -4,6 +4,7 @@
 // here.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <concepts>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,33 +38,24 @@ using Commands = std::vector<Command>;
 // The first command in the list is `train`: Dispatch relies on it.
 Commands AddTrainCommands(CLI::App& app, parallel::World& world,
                           const std::string& program = "ada-train");
-Commands AddEvaluateCommands(CLI::App& app);
-Commands AddPredictCommands(CLI::App& app);
-Commands AddGenerateCommands(CLI::App& app);
+// evaluate, predict, generate: by trained weights.
+Commands AddEvaluationCommands(CLI::App& app);
 // rates: the learning rate of each step.
 Commands AddRatesCommands(CLI::App& app);
+// what-if, recommend, advise, compare, watch: folders of runs.
+Commands AddRunCommands(CLI::App& app);
+// choose, ablate, mismatch, blame, assign: trainings and forks that tell formats apart.
+Commands AddDecisionCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
 // matmul: one linear layer by itself.
 Commands AddMatmulCommands(CLI::App& app);
-// picture: one picture as the loader makes it.
+// picture, score: pictures, and metrics of what was found in them.
 Commands AddPictureCommands(CLI::App& app);
-// score: metrics of detections and label images.
-Commands AddScoreCommands(CLI::App& app);
-// what-if, recommend, advise, compare, watch: folders of runs.
-Commands AddRunCommands(CLI::App& app);
-// blame, assign: forks of a training.
-Commands AddBlameCommands(CLI::App& app);
-// choose, ablate: trainings in several formats.
-Commands AddChooseCommands(CLI::App& app);
-// mismatch: predictions under two precisions.
-Commands AddMismatchCommands(CLI::App& app);
 // models, policies, formats, recipes, datasets, schema.
 Commands AddListCommands(CLI::App& app);
-// configs, fetch: what comes with the program.
+// configs, fetch, report, sweep, from-torch, to-torch, to-onnx: what comes with the program.
 Commands AddShippedCommands(CLI::App& app);
-// report, sweep, from-torch, to-torch, to-onnx: Python tools.
-Commands AddScriptCommands(CLI::App& app);
 // completion: for shells.
 Commands AddCompletionCommands(CLI::App& app);
 
@@ -72,14 +64,22 @@ Commands AddCompletionCommands(CLI::App& app);
 void AddColor(CLI::App& app);
 // A command whose help ends with `examples`: two lines, "  ada-train NAME ...".
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples);
+// An option with a value, or an operand, which the help says by `type` and `what`. `value` outlives
+// the parsing.
+template <class T>
+CLI::Option* AddValue(CLI::App& app, const std::string& name, T& value, const std::string& type,
+                      const std::string& what) {
+  return app.add_option(name, value, what)->type_name(type);
+}
 
 // `--set KEY=VALUE ...` into `set`, `--format FORMAT` into `format`; both outlive the parsing.
 // The items come in the order of the command line, among those of options that are short for a key.
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example);
 void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 
-// The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
-config::Overrides OverridesOf(const std::vector<std::string>& set);
+// The overrides of `--set`, in its order, after those before it. Throws ConfigError for what is no
+// KEY=VALUE.
+config::Overrides OverridesOf(const std::vector<std::string>& set, config::Overrides before = {});
 
 // --accumulate RULE, several times: accumulators that sums are judged by. what: ends before "such
 // an accumulator".
@@ -106,6 +106,11 @@ std::string NearestCommand(const CLI::App& app, const std::string& name);
 // low..high or not a number. `expected` follows the word "expected" in the message: "a share, 0 to
 // 1".
 double Checked(double value, double low, double high, const char* option, const char* expected);
+template <class Whole>
+requires std::integral<Whole> Whole Checked(Whole value, double low, double high,
+                                            const char* option, const char* expected) {
+  return static_cast<Whole>(Checked(static_cast<double>(value), low, high, option, expected));
+}
 
 // "0.1%" or "0.001": a share without a unit, or in percent. Throws ConfigError for anything that is
 // no decimal number above 0.
@@ -113,5 +118,92 @@ double ShareOf(const std::string& option, const std::string& text);
 
 // The formats of an option whose list was cut at its commas: those within a map are its own.
 std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces);
+
+// --- Commands that read a configuration ---
+
+// Commands derive their arguments from it. Options write to it while they are parsed, so it must
+// live as long as the CLI::App.
+struct ConfigArguments {
+  std::string config;
+  // KEY=VALUE: of --set and of the options that are short for a key, in the order of the command
+  // line.
+  std::vector<std::string> set;
+};
+
+// An option that is short for a key of the YAML.
+// The texts are literals; `key` is a path as --set has it.
+struct ShortOption {
+  enum class Value {
+    kText,    // taken as it is: a path or a name
+    kWhole,   // a whole number
+    kNumber,  // a number
+    kYaml,    // any YAML that is allowed after the key
+  };
+  const char *name, *key, *type;
+  const char* what;
+  Value value;
+};
+
+// --set, and each of `shorts`; all write into a.set.
+// `a` must outlive the parsing. The help of a short option names its key.
+void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOption>& shorts);
+
+// Those that training and evaluation have in common: --device and --threads, --data, --format.
+std::vector<ShortOption> MachineOptions();
+std::vector<ShortOption> DataOptions();
+std::vector<ShortOption> DataAndMachineOptions();
+
+// They add what commands that evaluate share: what names the weights (WeightsAt), --best, and
+// --config. `more` is said after what all of them say.
+void AddWeights(CLI::App& app, const char* name, const char* type, std::string& weights,
+                const char* more = "");
+void AddBest(CLI::App& app, bool& best);
+void AddConfig(CLI::App& app, ConfigArguments& a, const char* more = "");
+
+// The file may be named by an operand as well.
+struct ExperimentArguments : ConfigArguments {
+  std::string file;
+};
+// The operand FILE (or CONFIG), and --config, which is the same.
+void AddExperiment(CLI::App& app, ExperimentArguments& a, const std::string& operand = "FILE");
+// Takes the operand for a.config. Throws ConfigError where both are given.
+void TakeFile(ExperimentArguments& a);
+// The same, but throws ConfigError as well where neither is.
+void TakeExperiment(ExperimentArguments& a, const std::string& operand, const std::string& command);
+
+// The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
+// path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
+// where neither is there, and as config::Load does.
+config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
+// The same, of commands whose output goes to stdout: the notes go to stderr.
+config::Config ConfigOf(ConfigArguments& a, config::Overrides before = {});
+// The same, of commands that need every key; of `checkpoint` (the path of one) its own
+// configuration, where `a` names none.
+config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint = "",
+                              const config::Overrides& before = {});
+
+// The same of weights that are evaluated (empty: the network as it starts), with the precision that
+// precision.schedule gives the step of their checkpoint.
+config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights,
+                                 const config::Overrides& before = {});
+
+// The file of weights that `path` means: itself, or in a run's folder the newest checkpoint, or the
+// best. Throws ConfigError where the best is asked for of what is no folder, and for a
+// configuration.
+std::string WeightsAt(const std::string& path, bool best);
+
+// --- The configurations that come with the program ---
+
+// They lie in PREFIX/share/ada-train beside an installed PREFIX/bin/ada-train, and in the source
+// tree above a build folder. How this program came here: "as a package", "as a wheel", "below
+// PREFIX", "source tree", and "alone" where nothing that comes with it is found next to it.
+std::string Installation();
+
+// The names of all shipped configurations, in order: "lenet_fashion.yaml", "sweep/none.yaml".
+std::vector<std::string> ShippedNames();
+
+// The path of the shipped configuration that is called `name`, with or without ".yaml" and a
+// leading "configs/". "": there is none.
+std::string ShippedPath(const std::string& name);
 
 }  // namespace ada::cli

@@ -6,10 +6,8 @@
 #include <sstream>
 
 #include "cli/command_line.h"
-#include "cli/shipped.h"
 #include "config/schema/schema.h"
 #include "error.h"
-#include "io/text.h"
 #include "number/blocks/block_format.h"
 #include "number/tables/table_format.h"
 
@@ -284,7 +282,7 @@ Commands AddCompletionCommands(CLI::App& app) {
       Add(app, "completion", "a script that completes commands, options and keys in a shell",
           "  ada-train completion bash > ada-train.bash   # to be sourced\n"
           "  ada-train completion fish > ada-train.fish");
-  completion->add_option("SHELL", *shell, "bash, zsh or fish")->type_name("");
+  AddValue(*completion, "SHELL", *shell, "", "bash, zsh or fish");
   return {{completion, [shell, &app] { return PrintCompletion(app, *shell); }}};
 }
 

@@ -10,7 +10,6 @@
 
 #include "cli/command_line.h"
 #include "cli/output.h"
-#include "cli/shipped.h"
 #include "error.h"
 #include "run/about/about.h"
 
@@ -53,10 +52,9 @@ const char* GroupOf(const std::string& command) {
 Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
-       {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddRunCommands, AddChooseCommands, AddMismatchCommands, AddBlameCommands, AddFileCommands,
-        AddMatmulCommands, AddPictureCommands, AddScoreCommands, AddListCommands,
-        AddShippedCommands, AddScriptCommands, AddCompletionCommands})
+       {AddEvaluationCommands, AddRatesCommands, AddRunCommands, AddDecisionCommands,
+        AddFileCommands, AddMatmulCommands, AddPictureCommands, AddListCommands, AddShippedCommands,
+        AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }
@@ -87,7 +85,7 @@ Command AddHelp(CLI::App& app) {
   CLI::App* help = Add(app, "help", "what the program or a command takes",
                        "  ada-train help\n"
                        "  ada-train help train");
-  help->add_option("COMMAND", *name, "one of the commands")->type_name("");
+  AddValue(*help, "COMMAND", *name, "", "one of the commands");
   return {help, [name, &app] {
             if (name->empty()) return PrintHelp(app);
             std::cout << CommandNamed(app, *name).help(app.get_name());

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "cli/command_line.h"
-#include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"
@@ -18,7 +17,6 @@
 #include "telemetry/log.h"
 
 namespace ada::cli {
-
 namespace {
 
 // RUN may be given as an operand or by --checkpoint.
@@ -79,10 +77,8 @@ int Evaluate(EvaluateArguments& a) {
   return 0;
 }
 
-}  // namespace
-
 // With a configuration of its own the weights need not be a checkpoint.
-Commands AddEvaluateCommands(CLI::App& app) {
+Command AddEvaluate(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
   CLI::App* evaluate = Add(app, "evaluate", "loss and metrics of a checkpoint, as CSV",
                            "  ada-train evaluate runs/fashion_quickstart --best\n"
@@ -90,31 +86,25 @@ Commands AddEvaluateCommands(CLI::App& app) {
                            "configs/resnet20_cifar.yaml --outputs outputs.safetensors");
   AddWeights(*evaluate, "RUN", "", a->run,
              ".\nMissing, with --config: the network as model.init leaves it");
-  evaluate->add_option("--checkpoint", a->checkpoint, "the same as RUN")->type_name("RUN");
+  AddValue(*evaluate, "--checkpoint", a->checkpoint, "RUN", "the same as RUN");
   AddBest(*evaluate, a->best);
   AddConfig(*evaluate, *a);
   AddOverrides(*evaluate, *a, DataAndMachineOptions());
-  evaluate
-      ->add_option("--predictions", a->options.predictions,
-                   "also write a CSV with one row an image: label, prediction,\n"
-                   "probabilities, loss and the label's rank. Segmentation, detection:\n"
-                   "a folder of label images and overlays, or of detections.csv and\n"
-                   "pictures with boxes")
-      ->type_name("PATH");
-  evaluate
-      ->add_option("--outputs", a->options.outputs,
-                   "also write what the network gives for each image of split test,\n"
-                   "in the order of the files: tensor `outputs`, fp32 [images, classes].\n"
-                   "Language: [sequences, tokens, vocabulary], of split validation\n"
-                   "where there is no split test")
-      ->type_name("FILE");
+  AddValue(*evaluate, "--predictions", a->options.predictions, "PATH",
+           "also write a CSV with one row an image: label, prediction,\n"
+           "probabilities, loss and the label's rank. Segmentation, detection:\n"
+           "a folder of label images and overlays, or of detections.csv and\n"
+           "pictures with boxes");
+  AddValue(*evaluate, "--outputs", a->options.outputs, "FILE",
+           "also write what the network gives for each image of split test,\n"
+           "in the order of the files: tensor `outputs`, fp32 [images, classes].\n"
+           "Language: [sequences, tokens, vocabulary], of split validation\n"
+           "where there is no split test");
   evaluate->add_flag("--per-class", a->options.per_class,
                      "a row a class, with its precision, instead of a row a split");
   evaluate->add_flag("--no-progress", a->no_progress, "no progress line");
-  return {{evaluate, [a] { return Evaluate(*a); }}};
+  return {evaluate, [a] { return Evaluate(*a); }};
 }
-
-namespace {
 
 // Photos are files or folders; run::Predict lists the folders.
 struct PredictArguments : ConfigArguments {
@@ -176,35 +166,27 @@ int Predict(PredictArguments& a) {
   return 0;
 }
 
-}  // namespace
-
-Commands AddPredictCommands(CLI::App& app) {
+Command AddPredict(CLI::App& app) {
   auto a = std::make_shared<PredictArguments>();
   CLI::App* predict = Add(app, "predict", "the likeliest classes of single photos",
                           "  ada-train predict cat.jpg dog.png --checkpoint runs/photos --best\n"
                           "  ada-train predict photos/ --checkpoint runs/photos --csv");
-  predict
-      ->add_option("PHOTO", a->photos,
-                   "JPEG, PNG or WebP files, or folders of them; of several photos those\n"
-                   "that cannot be read are left out with a line")
-      ->type_name("");
+  AddValue(*predict, "PHOTO", a->photos, "",
+           "JPEG, PNG or WebP files, or folders of them; of several photos those\n"
+           "that cannot be read are left out with a line");
   AddWeights(*predict, "--checkpoint", "FILE", a->checkpoint);
   AddBest(*predict, a->best);
   AddConfig(*predict, *a,
             "; sizes and\nnames then come from its data set, as with --data and --set data...");
   AddOverrides(*predict, *a, DataAndMachineOptions());
-  predict->add_option("--top", a->options.top, "classes to name; default: 5")->type_name("N");
+  AddValue(*predict, "--top", a->options.top, "N", "classes to name; default: 5");
   predict->add_flag("--csv", a->csv, "photo,rank,class,name,probability");
-  predict
-      ->add_option("--predictions", a->options.predictions,
-                   "segmentation, detection: also write label images and overlays, or\n"
-                   "detections.csv and pictures with boxes")
-      ->type_name("FOLDER");
+  AddValue(*predict, "--predictions", a->options.predictions, "FOLDER",
+           "segmentation, detection: also write label images and overlays, or\n"
+           "detections.csv and pictures with boxes");
   predict->add_flag("--json", a->json, "a list with one map a photo");
-  return {{predict, [a] { return Predict(*a); }}};
+  return {predict, [a] { return Predict(*a); }};
 }
-
-namespace {
 
 // The largest seed is the last whole number up to which a double holds each one.
 constexpr double kMostGenerated = 1e9, kHottest = 1e6, kLargestSeed = 9007199254740992.0;
@@ -276,10 +258,8 @@ int Generate(GenerateArguments& a) {
   return 0;
 }
 
-}  // namespace
-
 // RUN may follow --set, so it is not declared as required; RequireOperand asks for it.
-Commands AddGenerateCommands(CLI::App& app) {
+Command AddGenerate(CLI::App& app) {
   auto a = std::make_shared<GenerateArguments>();
   CLI::App* generate =
       Add(app, "generate", "a text, token by token, by a language model",
@@ -288,24 +268,24 @@ Commands AddGenerateCommands(CLI::App& app) {
   AddWeights(*generate, "RUN", "", a->run);
   AddBest(*generate, a->best);
   AddConfig(*generate, *a);
-  generate
-      ->add_option("--prompt", a->prompt,
-                   "what to go on with, of models whose tokens are bytes; what is\n"
-                   "longer than the context is seen in part: its end")
-      ->type_name("TEXT");
-  generate
-      ->add_option("--prompt-tokens", a->prompt_tokens,
-                   "the same as tokens, 464,3290, of any model; what follows is printed\n"
-                   "as numbers where tokens are no bytes")
-      ->type_name("LIST");
-  generate->add_option("--tokens", a->tokens, "tokens to make; default: 256")->type_name("N");
-  generate
-      ->add_option("--temperature", a->temperature,
-                   "logits are divided by it; 0: always the likeliest token; default: 1")
-      ->type_name("T");
-  generate->add_option("--seed", a->seed, "of the draws; default: 1")->type_name("S");
+  AddValue(*generate, "--prompt", a->prompt, "TEXT",
+           "what to go on with, of models whose tokens are bytes; what is\n"
+           "longer than the context is seen in part: its end");
+  AddValue(*generate, "--prompt-tokens", a->prompt_tokens, "LIST",
+           "the same as tokens, 464,3290, of any model; what follows is printed\n"
+           "as numbers where tokens are no bytes");
+  AddValue(*generate, "--tokens", a->tokens, "N", "tokens to make; default: 256");
+  AddValue(*generate, "--temperature", a->temperature, "T",
+           "logits are divided by it; 0: always the likeliest token; default: 1");
+  AddValue(*generate, "--seed", a->seed, "S", "of the draws; default: 1");
   AddOverrides(*generate, *a, MachineOptions());
-  return {{generate, [a] { return Generate(*a); }}};
+  return {generate, [a] { return Generate(*a); }};
+}
+
+}  // namespace
+
+Commands AddEvaluationCommands(CLI::App& app) {
+  return {AddEvaluate(app), AddPredict(app), AddGenerate(app)};
 }
 
 }  // namespace ada::cli

@@ -155,20 +155,17 @@ int Convert(ConvertArguments& a) {
 }
 
 void AddModes(CLI::App& app, std::string& rounding, std::string& overflow) {
-  app.add_option("--rounding", rounding,
-                 "of a plain format: nearest_even, nearest_away, toward_zero, toward_positive,\n"
-                 "toward_negative, toward_odd; convert: also stochastic_a, _b or _c (IEEE P3109)")
-      ->type_name("MODE");
-  app.add_option("--overflow", overflow,
-                 "beyond its largest value: none (what the format says), saturate, or\n"
-                 "saturate_finite (inf stays inf)")
-      ->type_name("MODE");
+  AddValue(app, "--rounding", rounding, "MODE",
+           "of a plain format: nearest_even, nearest_away, toward_zero, toward_positive,\n"
+           "toward_negative, toward_odd; convert: also stochastic_a, _b or _c (IEEE P3109)");
+  AddValue(app, "--overflow", overflow, "MODE",
+           "beyond its largest value: none (what the format says), saturate, or\n"
+           "saturate_finite (inf stays inf)");
 }
 
 void AddAxis(CLI::App& app, std::optional<int>& axis) {
-  app.add_option("--axis", axis,
-                 "along which the blocks of a block-scaled format run (default: the last; -1 too)")
-      ->type_name("N");
+  AddValue(app, "--axis", axis, "N",
+           "along which the blocks of a block-scaled format run (default: the last; -1 too)");
 }
 
 // A policy is named in one of three ways; --set changes its keys in all of them.
@@ -209,8 +206,8 @@ void TakeTrace(ReplayArguments& a) {
     pattern.overflow = a.overflow.value_or(0);
   }
   constexpr char kCount[] = "a number from 1 to 1000000000";
-  Checked(static_cast<double>(pattern.steps), 1, 1e9, "--steps", kCount);
-  if (a.every) Checked(static_cast<double>(*a.every), 1, 1e9, "--every", kCount);
+  Checked(pattern.steps, 1, 1e9, "--steps", kCount);
+  if (a.every) Checked(*a.every, 1, 1e9, "--every", kCount);
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 
@@ -270,33 +267,28 @@ Command AddInspect(CLI::App& app) {
           "  ada-train inspect gradients.safetensors --tensors '*.dy' --format fp8_e5m2\n"
           "  ada-train inspect gradients.safetensors --csv scales --scale-in 1024 --set "
           "scaling.underflow_target=1e-4");
-  inspect
-      ->add_option("FILE", a->file,
-                   "a safetensors file, from any framework; layers:\n"
-                   "NAME.dy with NAME.w (2 dimensions: linear, more: convolution) or without\n"
-                   "(a cast), for method exact_range with NAME.dx; a convolution's stride and "
-                   "groups follow\n"
-                   "from NAME.x or NAME.dx")
-      ->type_name("");
-  inspect->add_option("--tensors", a->tensors, "glob: only these; layers by the name of their dy")
-      ->type_name("GLOB");
+  AddValue(*inspect, "FILE", a->file, "",
+           "a safetensors file, from any framework; layers:\n"
+           "NAME.dy with NAME.w (2 dimensions: linear, more: convolution) or without\n"
+           "(a cast), for method exact_range with NAME.dx; a convolution's stride and "
+           "groups follow\n"
+           "from NAME.x or NAME.dx");
+  AddValue(*inspect, "--tensors", a->tensors, "GLOB",
+           "glob: only these; layers by the name of their dy");
   AddFormat(*inspect, a->format,
             "of all that is rounded, NAME.w before it is multiplied as well (fp16)");
   AddAxis(*inspect, a->axis);
-  inspect
-      ->add_option(
-          "--scale-in", a->scale_in,
-          "S that NAME.dy and NAME.dx carry (default: what the file's metadata say, as dumps do,\n"
-          "else scaling.init_scale, 1): their values are rounded as they are, their extremes and\n"
-          "moments shown without S")
-      ->type_name("S");
+  AddValue(*inspect, "--scale-in", a->scale_in, "S",
+           "S that NAME.dy and NAME.dx carry (default: what the file's metadata say, as dumps do,\n"
+           "else scaling.init_scale, 1): their values are rounded as they are, their extremes and\n"
+           "moments shown without S");
   AddModes(*inspect, a->rounding, a->overflow);
   AddAccumulate(*inspect, a->accumulators,
                 "instead: what sums of layers NAME.x, NAME.w, NAME.dy would lose by such an");
   AddSet(*inspect, a->set,
          "--set scaling.method=abs_range (one method), any key of policy adaptive");
-  auto* csv = inspect->add_option("--csv", a->csv, "counts, scales or sums: a table for programs")
-                  ->type_name("WHAT");
+  auto* csv =
+      AddValue(*inspect, "--csv", a->csv, "WHAT", "counts, scales or sums: a table for programs");
   inspect
       ->add_flag("--all", a->all,
                  "histograms, moments and the stages of each decision, not a line a tensor")
@@ -315,33 +307,29 @@ Command AddConvert(CLI::App& app) {
       "  ada-train convert weights.safetensors blocks.safetensors --format nvfp4 --axis 1 "
       "--save-scales");
   study::ConvertOptions& options = a->options;
-  convert->add_option("IN", options.input, "a safetensors file")->type_name("")->required();
-  convert->add_option("OUT", options.output, "what is written (may be IN)")
-      ->type_name("")
-      ->required();
+  AddValue(*convert, "IN", options.input, "", "a safetensors file")->required();
+  AddValue(*convert, "OUT", options.output, "", "what is written (may be IN)")->required();
   AddFormat(*convert, a->format,
             "what is kept; also IEEE P3109's (binary8p3se ...), hifloat8, ue5m3");
   convert->get_option("--format")->required();
-  convert
-      ->add_option("--scale", options.scale,
-                   "factor before rounding (default 1); it stays in the file")
-      ->type_name("S");
-  convert->add_option("--tensors", options.tensors, "glob: only these; others stay as they are")
-      ->type_name("GLOB");
+  AddValue(*convert, "--scale", options.scale, "S",
+           "factor before rounding (default 1); it stays in the file");
+  AddValue(*convert, "--tensors", options.tensors, "GLOB",
+           "glob: only these; others stay as they are");
   AddAxis(*convert, options.axis);
   convert->add_flag("--save-scales", options.save_scales,
                     "of a block-scaled format: NAME.scale, NAME.codes (and NAME.amax) as well;\n"
                     "of formats of --rounding and --overflow NAME.codes");
   AddModes(*convert, a->rounding, a->overflow);
-  convert->add_option("--random-bits", a->random_bits, "of stochastic modes (8)")->type_name("N");
-  convert->add_option("--seed", options.seed, "of stochastic modes (1)")->type_name("N");
+  AddValue(*convert, "--random-bits", a->random_bits, "N", "of stochastic modes (8)");
+  AddValue(*convert, "--seed", options.seed, "N", "of stochastic modes (1)");
   return {convert, [a] { return Convert(*a); }};
 }
 
 // These options stand in a group of their own in the help.
 void AddPattern(CLI::App& app, ReplayArguments& a) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
-    app.add_option(name, value, what)->type_name(type)->group("Without a trace one is made up");
+    AddValue(app, name, value, type, what)->group("Without a trace one is made up");
   };
   add("--steps", a.steps, "N", "how many (default 1000)");
   add("--every", a.every, "N", "1 attempt in N overflows (default 50, beside --overflow none)");
@@ -361,32 +349,26 @@ Command AddReplay(CLI::App& app) {
           "1000\n"
           "  ada-train replay --updates steps.safetensors --set optimizer.kind=adamw "
           "precision.optimizer_state=torchao_8bit -o kept.safetensors");
-  replay
-      ->add_option("FILE", a->file,
-                   "CSV with a column overflow (0, 1, False, True), or that alone without\n"
-                   "a header; logmax: amax, largest unscaled gradient. -: standard input.\n"
-                   "Or what DeepSpeed, Megatron or apex printed")
-      ->type_name("");
-  replay->add_option("--trace", a->trace, "the same")->type_name("FILE");
-  replay
-      ->add_option("--column", a->options.column,
-                   "the column that tells it (default: overflow); of numbers such as\n"
-                   "grad_norm, inf and nan are overflows")
-      ->type_name("NAME");
-  replay->add_option("--scaling", a->scaling, "a configuration, or its section `scaling` alone")
-      ->type_name("FILE");
-  replay->add_option("--preset", a->preset, "a system's dynamic scale, as `policies` lists them")
-      ->type_name("NAME");
-  replay
-      ->add_option("--policy", a->policy,
-                   "none, fixed, dynamic, logmax or layerwise_dynamic (a row for\n"
-                   "each step and layer)")
-      ->type_name("NAME");
+  AddValue(*replay, "FILE", a->file, "",
+           "CSV with a column overflow (0, 1, False, True), or that alone without\n"
+           "a header; logmax: amax, largest unscaled gradient. -: standard input.\n"
+           "Or what DeepSpeed, Megatron or apex printed");
+  AddValue(*replay, "--trace", a->trace, "FILE", "the same");
+  AddValue(*replay, "--column", a->options.column, "NAME",
+           "the column that tells it (default: overflow); of numbers such as\n"
+           "grad_norm, inf and nan are overflows");
+  AddValue(*replay, "--scaling", a->scaling, "FILE",
+           "a configuration, or its section `scaling` alone");
+  AddValue(*replay, "--preset", a->preset, "NAME",
+           "a system's dynamic scale, as `policies` lists them");
+  AddValue(*replay, "--policy", a->policy, "NAME",
+           "none, fixed, dynamic, logmax or layerwise_dynamic (a row for\n"
+           "each step and layer)");
   AddSet(*replay, a->set, "--set scaling.growth_interval=100");
   AddView(*replay, a->view);
   AddPattern(*replay, *a);
   const auto updates = [&](const char* name, std::string& to, const char* what) {
-    replay->add_option(name, to, what)->type_name("FILE")->group("Updates instead of a policy");
+    AddValue(*replay, name, to, "FILE", what)->group("Updates instead of a policy");
   };
   updates("--updates", a->updates,
           "safetensors: parameter p, gradients g.1, g.2 ... through the update rule and\n"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "cli/command_line.h"
-#include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
@@ -83,20 +82,15 @@ Command AddDatasets(CLI::App& app) {
       Add(app, "datasets", "list the datasets of this version; show or check a run's images",
           "  ada-train datasets --check mine.yaml --csv > faults.csv\n"
           "  ada-train datasets --preview sheet.png --config configs/resnet20_cifar.yaml");
-  datasets
-      ->add_option("--preview", a->preview,
-                   "write a sheet of the first training batch, augmented, with its labels")
-      ->type_name("FILE.png");
-  datasets
-      ->add_option("--check", a->check,
-                   "look through all files of all splits of this experiment: what cannot be\n"
-                   "read, is cut, of another size, 16-bit, turned by EXIF, in two splits ...;\n"
-                   "exit code 3 where a file would end a run")
-      ->type_name("FILE");
+  AddValue(*datasets, "--preview", a->preview, "FILE.png",
+           "write a sheet of the first training batch, augmented, with its labels");
+  AddValue(*datasets, "--check", a->check, "FILE",
+           "look through all files of all splits of this experiment: what cannot be\n"
+           "read, is cut, of another size, 16-bit, turned by EXIF, in two splits ...;\n"
+           "exit code 3 where a file would end a run");
   datasets->add_flag("--csv", a->csv, "of --check: split,kind,ends_run,file,message");
   AddJson(*datasets, a->json);
-  datasets->add_option("-c,--config", a->config, "the experiment (YAML or JSON)")
-      ->type_name("FILE");
+  AddValue(*datasets, "-c,--config", a->config, "FILE", "the experiment (YAML or JSON)");
   AddOverrides(*datasets, *a, DataOptions());
   return {datasets, [a] { return Datasets(*a); }};
 }

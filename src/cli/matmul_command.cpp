@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "cli/command_line.h"
-#include "cli/config_options.h"
 #include "cli/output.h"
 #include "error.h"
 #include "study/commands.h"
@@ -30,17 +29,16 @@ std::optional<NumberFormat> CodesFormat(const char* option, const std::optional<
   return *plain;
 }
 
-study::MatmulOptions::Output OutputOf(const MatmulArguments& a) {
-  using Output = study::MatmulOptions::Output;
+study::View ViewOf(const MatmulArguments& a) {
   if (a.csv + a.json + a.table > 1)
     throw ConfigError("--csv, --json and --table: expected one of them");
-  return a.csv ? Output::kCsv : a.json ? Output::kJson : Output::kTable;
+  return a.csv ? study::View::kCsv : a.json ? study::View::kJson : study::View::kTable;
 }
 
 int Matmul(MatmulArguments& a) {
   study::MatmulOptions& options = a.options;
   RequireOperand(options.path, a.set, "FILE", "matmul");
-  options.view = OutputOf(a);
+  options.view = ViewOf(a);
   if (options.operands && options.output.empty())
     throw ConfigError("--operands: expected -o OUT, the file that they go to");
   options.x_format = CodesFormat("--x-format", a.x_format, std::nullopt);
@@ -77,13 +75,10 @@ Commands AddMatmulCommands(CLI::App& app) {
           "  ada-train matmul layer.safetensors --set precision.operands=nvfp4 -o out.safetensors "
           "--operands");
   study::MatmulOptions& options = a->options;
-  matmul
-      ->add_option("FILE", options.path,
-                   "a safetensors file with x [.., in], w [out, in] and dy [.., out];\n"
-                   "without dy y = x w^T alone, else dx = dy w and dw = dy^T x too")
-      ->type_name("");
-  matmul->add_option("-c,--config", a->config, "a configuration, whose precision is taken")
-      ->type_name("FILE");
+  AddValue(*matmul, "FILE", options.path, "",
+           "a safetensors file with x [.., in], w [out, in] and dy [.., out];\n"
+           "without dy y = x w^T alone, else dx = dy w and dw = dy^T x too");
+  AddValue(*matmul, "-c,--config", a->config, "FILE", "a configuration, whose precision is taken");
   AddSet(*matmul, a->set, "--set precision.operands.dy=fp8_e5m2");
   matmul
       ->add_option_function<std::string>(
@@ -94,26 +89,20 @@ Commands AddMatmulCommands(CLI::App& app) {
           "operands as another program has them (precision.recipe)")
       ->type_name("NAME")
       ->trigger_on_parse();
-  matmul->add_option("--layer", options.layer, "whose entries of precision.layers apply (matmul)")
-      ->type_name("NAME");
-  matmul->add_option("--x", options.x, "the input (x)")->type_name("NAME");
-  matmul->add_option("--w", options.w, "the weight (w)")->type_name("NAME");
-  matmul->add_option("--dy", a->dy, "the gradient of y (dy, where there is one)")
-      ->type_name("NAME");
-  matmul
-      ->add_option("--x-format", a->x_format,
-                   "what tensors of type U16 or U8 hold as codes: fp16, bf16, fp8_e4m3 ...")
-      ->type_name("FORMAT");
-  matmul->add_option("--w-format", a->w_format, "the same of w (as --x-format)")
-      ->type_name("FORMAT");
-  matmul->add_option("--dy-format", a->dy_format, "the same of dy (as --x-format)")
-      ->type_name("FORMAT");
+  AddValue(*matmul, "--layer", options.layer, "NAME",
+           "whose entries of precision.layers apply (matmul)");
+  AddValue(*matmul, "--x", options.x, "NAME", "the input (x)");
+  AddValue(*matmul, "--w", options.w, "NAME", "the weight (w)");
+  AddValue(*matmul, "--dy", a->dy, "NAME", "the gradient of y (dy, where there is one)");
+  AddValue(*matmul, "--x-format", a->x_format, "FORMAT",
+           "what tensors of type U16 or U8 hold as codes: fp16, bf16, fp8_e4m3 ...");
+  AddValue(*matmul, "--w-format", a->w_format, "FORMAT", "the same of w (as --x-format)");
+  AddValue(*matmul, "--dy-format", a->dy_format, "FORMAT", "the same of dy (as --x-format)");
   matmul
       ->add_flag("--stochastic", options.stochastic,
                  "draw where a training rounds stochastically; else to nearest")
       ->group("Output");
-  matmul->add_option("-o,--output", options.output, "y, dx and dw as safetensors, in F32")
-      ->type_name("OUT")
+  AddValue(*matmul, "-o,--output", options.output, "OUT", "y, dx and dw as safetensors, in F32")
       ->group("Output");
   matmul
       ->add_flag("--operands", options.operands,

@@ -32,7 +32,7 @@ struct CompareArguments {
 
 // Not required here: an operand after --set is found only later (RequireOperand).
 void AddFolder(CLI::App& app, std::string& folder, const char* what) {
-  app.add_option("RUN_DIR", folder, what)->type_name("");
+  AddValue(app, "RUN_DIR", folder, "", what);
 }
 
 // Histograms do not know which values share a block, so such formats need a dump.
@@ -156,27 +156,21 @@ Command AddWhatIf(CLI::App& app) {
   AddFolder(*command, a->folder,
             "a run; without an option every recipe is judged in its newest dump (log.dump_every), "
             "a plain format, scale or policy by its histograms (log.histogram_every)");
-  command->add_option("--recipe", a->recipes, "judge this recipe alone, or several (default: all)")
-      ->type_name("RECIPE")
+  AddValue(*command, "--recipe", a->recipes, "RECIPE",
+           "judge this recipe alone, or several (default: all)")
       ->allow_extra_args(false);
-  command
-      ->add_option(
-          "--dump", a->dump,
-          "instead of a run: a dump (log.dump), whose operands are judged tensor by tensor")
-      ->type_name("FILE");
-  command
-      ->add_option("--format", a->formats,
-                   "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
-                   "dump several. Block-scaled ones are judged in the run's newest dump")
-      ->type_name("FORMAT")
+  AddValue(*command, "--dump", a->dump, "FILE",
+           "instead of a run: a dump (log.dump), whose operands are judged tensor by tensor");
+  AddValue(*command, "--format", a->formats, "FORMAT",
+           "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
+           "dump several. Block-scaled ones are judged in the run's newest dump")
       // One value for each --format: what follows the value is an operand or another option.
       ->allow_extra_args(false);
   AddAccumulate(*command, a->accumulators,
                 "of a dump, or the run's newest: what sums would lose by such an");
-  command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
-      ->type_name("S");
-  command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")
-      ->type_name("POLICY");
+  AddValue(*command, "--scale", a->scale, "S", "that every tensor would carry (default: its own)");
+  AddValue(*command, "--policy", a->policy, "POLICY",
+           "a scaling policy that would choose the scales");
   AddSet(*command, a->set, "--set scaling.growth_interval=9, any key of the policy");
   AddView(*command, a->view);
   AddJson(*command, a->view.json);
@@ -193,16 +187,12 @@ Command AddRecommend(CLI::App& app) {
           "  ada-train recommend runs/fashion_quickstart --underflow-target 1e-4 --headroom 4");
   AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
   command->get_option("RUN_DIR")->required();
-  command
-      ->add_option("--underflow-target", a->underflow_target,
-                   "share of a tensor's non-zero values that may underflow (default 0.001)")
-      ->type_name("SHARE");
-  command
-      ->add_option("--headroom", a->headroom_bits,
-                   "powers of two between the largest value seen and overflow (default 2)")
-      ->type_name("BITS");
-  command->add_option("--yaml", a->yaml, "write the recommended sections there, for train --with")
-      ->type_name("FILE");
+  AddValue(*command, "--underflow-target", a->underflow_target, "SHARE",
+           "share of a tensor's non-zero values that may underflow (default 0.001)");
+  AddValue(*command, "--headroom", a->headroom_bits, "BITS",
+           "powers of two between the largest value seen and overflow (default 2)");
+  AddValue(*command, "--yaml", a->yaml, "FILE",
+           "write the recommended sections there, for train --with");
   AddJson(*command, a->json);
   return {command, [a] { return RecommendFor(*a); }};
 }
@@ -216,9 +206,8 @@ Command AddAdvise(CLI::App& app) {
                           "  ada-train advise runs/fashion_quickstart --yaml better.yaml");
   AddFolder(*command, a->folder, "a run that has ended, or goes on");
   command->get_option("RUN_DIR")->required();
-  command
-      ->add_option("--yaml", a->yaml, "write the changes there, for train --with (none: a comment)")
-      ->type_name("FILE");
+  AddValue(*command, "--yaml", a->yaml, "FILE",
+           "write the changes there, for train --with (none: a comment)");
   AddJson(*command, a->json);
   return {command, [a] {
             CheckOutput("--yaml", a->yaml);
@@ -249,10 +238,8 @@ Command AddCompare(CLI::App& app) {
       Add(app, "compare", "runs side by side, and the first step at which they part",
           "  ada-train compare runs/none runs/adaptive\n"
           "  ada-train compare runs/seed1 runs/seed2 runs/none | less");
-  command
-      ->add_option("RUN", a->runs,
-                   "folders of runs: two, side by side layer by layer; up to 24, a line each")
-      ->type_name("")
+  AddValue(*command, "RUN", a->runs, "",
+           "folders of runs: two, side by side layer by layer; up to 24, a line each")
       ->required();
   command->add_flag("--all", a->all,
                     "of two runs all layers that differ, not only those that differ most");
@@ -268,8 +255,7 @@ Command AddWatch(CLI::App& app) {
                           "  ada-train watch runs/fashion_quickstart --once");
   AddFolder(*command, a->folder, "a run that goes on, or has ended");
   command->get_option("RUN_DIR")->required();
-  command->add_option("--interval", a->interval, "seconds between looks (default 1)")
-      ->type_name("SECONDS");
+  AddValue(*command, "--interval", a->interval, "SECONDS", "seconds between looks (default 1)");
   command->add_flag("--once", a->once, "one look, then the end");
   return {command, [a] { return WatchRun(*a); }};
 }

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "cli/command_line.h"
-#include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"
@@ -21,10 +20,9 @@ namespace {
 
 // One object for the options of the program and those of `train`, of which only one set can be
 // given.
-struct TrainArguments : ConfigArguments {
-  // FILE and `config` name one configuration in two ways; `resume_from` is the value of --resume,
-  // `with` a file of keys.
-  std::string file, resume_from, with, log_level = "info";
+struct TrainArguments : ExperimentArguments {
+  // `resume_from` is the value of --resume, `with` a file of keys.
+  std::string resume_from, with, log_level = "info";
   // An option without a value (--resume) can be distinguished from a missing one only by its count.
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
   bool overwrite = false, dry_run = false, measure = false, json = false, print_config = false;
@@ -52,16 +50,14 @@ std::vector<ShortOption> TrainOptions() {
 // Returns --resume.
 // Called twice, for the program and for the command; both write to the same arguments.
 CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
-  app.add_option("-c,--config", a.config, "the same as FILE")->type_name("FILE");
-  CLI::Option* resume = app.add_option("--resume", a.resume_from,
-                                       "go on from the newest good checkpoint, or start;\n"
-                                       "a run's folder is enough: it knows its configuration")
-                            ->type_name("[DIR]")
+  AddValue(app, "-c,--config", a.config, "FILE", "the same as FILE");
+  CLI::Option* resume = AddValue(app, "--resume", a.resume_from, "[DIR]",
+                                 "go on from the newest good checkpoint, or start;\n"
+                                 "a run's folder is enough: it knows its configuration")
                             ->expected(0, 1);
-  app.add_option("--with", a.with,
-                 "keys that replace those of FILE, as advise and recommend\nwrite with --yaml; "
-                 "comments alone change nothing")
-      ->type_name("FILE");
+  AddValue(app, "--with", a.with, "FILE",
+           "keys that replace those of FILE, as advise and recommend\nwrite with --yaml; "
+           "comments alone change nothing");
   app.add_flag("--overwrite", a.overwrite, "delete the old run in the folder first")
       ->excludes(resume);
   app.add_flag("--dry-run", a.dry_run,
@@ -74,8 +70,7 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   app.add_flag("--quiet", a.quiet, "warnings and errors only");
   app.add_flag("--verbose", a.verbose, "what --log-level debug shows");
   app.add_flag("--no-progress", a.no_progress, "no progress line");
-  app.add_option("--log-level", a.log_level, "trace, debug, info, warning or error")
-      ->type_name("LEVEL");
+  AddValue(app, "--log-level", a.log_level, "LEVEL", "trace, debug, info, warning or error");
   return resume;
 }
 
@@ -122,7 +117,7 @@ std::string TakeResumeFolder(TrainArguments& a) {
 // come before those of --set, which win. Throws ConfigError where nothing names one.
 config::Loaded LoadFor(TrainArguments& a) {
   if (a.config.empty()) TakeOperand(a.file, a.set);
-  TakeFile(a, a.file);
+  TakeFile(a);
   const std::string folder = TakeResumeFolder(a);
   if (a.config.empty())
     throw ConfigError(
@@ -174,16 +169,14 @@ int Train(TrainArguments& a, parallel::World& world, const std::string& program)
 }
 
 // `every` is the distance of rows in steps.
-struct RatesArguments : ConfigArguments {
-  std::string file;
+struct RatesArguments : ExperimentArguments {
   std::optional<std::int64_t> steps_per_epoch;  // unset: those of the data set
   std::int64_t every = 1;
 };
 
 // With --steps-per-epoch no data set is opened, so rates can be printed on any machine.
 int Rates(RatesArguments& a) {
-  if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
-  TakeFile(a, a.file);
+  TakeExperiment(a, "FILE", "rates");
   // With the most epochs that a run can have, steps are still counted in 64 bits.
   constexpr std::int64_t kMostStepsOfEpoch = 1'000'000'000'000;
   const std::int64_t asked = a.steps_per_epoch.value_or(1);
@@ -202,7 +195,7 @@ Commands AddTrainCommands(CLI::App& app, parallel::World& world, const std::stri
   CLI::App* train = Add(app, "train", "train (the same as giving no command)",
                         "  ada-train train configs/resnet20_cifar.yaml --epochs 10 --lr 0.05\n"
                         "  ada-train train --resume runs/resnet20_cifar");
-  train->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
+  AddValue(*train, "FILE", a->file, "", "the experiment (YAML or JSON)");
   a->resume_without_word = AddTrainOptions(app, *a);
   a->resume = AddTrainOptions(*train, *a);
   return {{train, [a, &world, program] { return Train(*a, world, program); }}};
@@ -215,14 +208,10 @@ Commands AddRatesCommands(CLI::App& app) {
       Add(app, "rates", "the learning rate of each step, as CSV",
           "  ada-train rates configs/resnet20_cifar.yaml --steps-per-epoch 390 --every 390\n"
           "  ada-train rates a.yaml --set schedule.kind=one_cycle");
-  rates->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
-  rates->add_option("-c,--config", a->config, "the same as FILE")->type_name("FILE");
-  rates
-      ->add_option("--steps-per-epoch", a->steps_per_epoch,
-                   "instead of what the data set gives, which is then not looked at")
-      ->type_name("N");
-  rates->add_option("--every", a->every, "steps between two rows; the last has one")
-      ->type_name("N");
+  AddExperiment(*rates, *a);
+  AddValue(*rates, "--steps-per-epoch", a->steps_per_epoch, "N",
+           "instead of what the data set gives, which is then not looked at");
+  AddValue(*rates, "--every", a->every, "N", "steps between two rows; the last has one");
   AddOverrides(*rates, *a, {});
   return {{rates, [a] { return Rates(*a); }}};
 }

@@ -100,10 +100,13 @@ OperandLines LinesOfTransform(const MatmulTensors& layer, Operand operand, const
   return {{width, 1, of.place.dims[0], 1, 0, width}, 1, 0};
 }
 
+// Random signs are not in the stored tensors.
+constexpr std::uint64_t kSeed = 1, kDraw = 1;
+
 void Transform(const MatmulTensors& layer, Operand operand, const backend::HadamardRule& rule,
-               const RecipeDraw& draw, PlacedValues& of) {
+               PlacedValues& of) {
   const OperandLines lines = LinesOfTransform(layer, operand, of);
-  const std::vector<float> signs = rule.Signs(draw.seed, draw.draw);
+  const std::vector<float> signs = rule.Signs(kSeed, kDraw);
   for (std::int64_t i = 0; i < lines.planes; ++i)
     backend::HadamardOfLines(signs, lines.layout, of.values.data() + i * lines.size);
   if (of.bf16)
@@ -229,11 +232,11 @@ graph::OperandRule PlainRule(const AnyFormat& format) {
 }
 
 std::optional<OperandRow> JudgeOperand(const MatmulTensors& layer, Operand operand,
-                                       const graph::OperandRule& rule, const RecipeDraw& draw) {
+                                       const graph::OperandRule& rule) {
   const StoredTensor& tensor = layer.Of(operand);
   if (!rule.rounds || !tensor) return std::nullopt;
   PlacedValues of = PlacedValuesOf(layer, operand);
-  if (rule.hadamard) Transform(layer, operand, rule.hadamard, draw, of);
+  if (rule.hadamard) Transform(layer, operand, rule.hadamard, of);
   OperandRow row;
   static_cast<telemetry::BlockFigures&>(row) = FiguresOf(rule, operand, of);
   row.layer = layer.layer, row.tensor = NameOf(operand), row.format = FormatName(rule.named());

@@ -57,16 +57,17 @@ struct OperandRow : telemetry::BlockFigures {
   // scale, "fixed scale", "no scale". Blocks have the causes of BlockCounts: "block"
   // (beside_largest), "scale rounding", "scale floor", "tensor scale".
   std::string cause;
-};
 
-// A row of what-if RUN: an operand that a recipe rounds.
-struct RecipeRow : OperandRow {
-  std::string recipe;
-};
-
-// What is not in the stored tensors: random signs of a Hadamard transform.
-struct RecipeDraw {
-  std::uint64_t seed = 1, draw = 1;
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return telemetry::Joined(std::to_array<telemetry::Column<OperandRow>>({
+                                 {"layer", &OperandRow::layer},
+                                 {"tensor", &OperandRow::tensor},
+                                 {"format", &OperandRow::format},
+                                 {"scale", &OperandRow::scale, kExact | kPlain},
+                             }),
+                             telemetry::BlockColumns<OperandRow>());
+  }
 };
 
 // The rule that rounds an operand to a format as it is.
@@ -75,11 +76,12 @@ graph::OperandRule PlainRule(const AnyFormat& format);
 // Returns what `rule` would lose of an operand; nothing where it rounds nothing, or the operand's
 // tensor is not there. y = x w sums over input channels, dx = dy w over output channels, dw = x dy
 // over images and pixels; blocks run along what is summed over, in one group, for weights within
-// one tap. Square tiles lie in the plane of both. Rounding is to nearest where a training draws. A
-// scale from earlier steps is taken as that of this one, which it follows. SQNR is that of the
-// rounding alone: a transform keeps the sum of squares. The shapes must fit (RefuseShapes).
+// one tap. Square tiles lie in the plane of both. Rounding is to nearest where a training draws,
+// signs of a transform are those of one draw. A scale from earlier steps is taken as that of this
+// one, which it follows. SQNR is that of the rounding alone: a transform keeps the sum of squares.
+// The shapes must fit (RefuseShapes).
 std::optional<OperandRow> JudgeOperand(const MatmulTensors& layer, Operand operand,
-                                       const graph::OperandRule& rule, const RecipeDraw& draw = {});
+                                       const graph::OperandRule& rule);
 
 // The layers with weights of a network, in its order, which says what a recipe spares. A recorded
 // run also has layers of another kind (`external`) whose weights were dumped.
@@ -87,28 +89,3 @@ std::vector<std::string> JudgedLayers(const config::ModelConfig& model,
                                       const std::vector<std::string>& dumped);
 
 }  // namespace ada::judge
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<judge::OperandRow> =
-    Joined(std::to_array<Column<judge::OperandRow>>({
-               {"layer", &judge::OperandRow::layer},
-               {"tensor", &judge::OperandRow::tensor},
-               {"format", &judge::OperandRow::format},
-               {"scale", &judge::OperandRow::scale, kExact | kPlain},
-           }),
-           BlockColumns<judge::OperandRow>());
-template <>
-inline constexpr auto kColumns<judge::RecipeRow> = Joined(std::to_array<Column<judge::RecipeRow>>({
-                                                              {"recipe", &judge::RecipeRow::recipe},
-                                                              {"layer", &judge::RecipeRow::layer},
-                                                              {"tensor", &judge::RecipeRow::tensor},
-                                                              {"format", &judge::RecipeRow::format},
-                                                              {"scale", &judge::RecipeRow::scale,
-                                                               kExact | kPlain},
-                                                              {"cause", &judge::RecipeRow::cause},
-                                                          }),
-                                                          BlockColumns<judge::RecipeRow>());
-
-}  // namespace ada::telemetry

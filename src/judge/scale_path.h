@@ -24,8 +24,6 @@ class ScalePath {
   // scale for the dx that they compute (LayerKind::Chooses), and the gradients within layers that
   // have a decision each (LayerKind::decisions), LAYER.dk to LAYER.dv, both in forward order.
   const std::vector<std::string>& choosers() const { return choosers_; }
-  // The one that decides first in the backward pass. "": nothing chooses.
-  std::string first_to_choose() const { return choosers_.empty() ? "" : choosers_.back(); }
 
   struct Choice {
     // S_out of a tensor that a chooser computes.

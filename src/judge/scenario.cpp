@@ -98,9 +98,7 @@ telemetry::WhatIfRow RowOf(const HistogramOfTensor& tensor, const NumberFormat& 
   row.scale = scale;
   row.underflow_pct_nonzero = lost.underflow_pct();
   row.overflow = lost.overflow;
-  row.underflow_unsure_pct = lost.nonzero > 0 ? 100.0 * static_cast<double>(lost.underflow_unsure) /
-                                                    static_cast<double>(lost.nonzero)
-                                              : NAN;
+  row.underflow_unsure_pct = PercentOf(lost.underflow_unsure, lost.nonzero);
   row.overflow_unsure = lost.overflow_unsure;
   return row;
 }

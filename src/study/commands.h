@@ -22,6 +22,10 @@
 
 namespace ada::study {
 
+// Says for whom a command writes: programs, or people at a terminal of 80 columns. kJson: of
+// commands with --json beside --csv.
+enum class View { kCsv, kTable, kJson };
+
 // inspect: what a number format keeps of the tensors of a safetensors file, and what the methods
 // of `adaptive` would choose for the layers whose gradients are in it. The axis is for
 // block-scaled formats and the overrides are for plain ones; options that do not fit together are
@@ -76,7 +80,6 @@ void Convert(const ConvertOptions& options, std::ostream& notes);
 // matmul: what the three matmuls of a linear layer, y = x w^T, dx = dy w and dw = dy^T x, lose
 // under a `precision`, operand by operand and sum by sum.
 struct MatmulOptions {
-  enum class Output { kTable, kCsv, kJson };
   std::string path;
   std::string x = "x", w = "w", dy = "dy";  // names of tensors; dy may be missing: y alone
   bool needs_dy = false;                    // its name was given: it must be there
@@ -89,7 +92,7 @@ struct MatmulOptions {
   bool stochastic = false;  // roundings that a training makes so; else to nearest
   std::string output;       // safetensors; empty: none
   bool operands = false;    // into `output` as well
-  Output view = Output::kTable;
+  View view = View::kTable;
 };
 
 // Prints a table, a CSV with a row for each operand and each result, or the same as JSON. Writes
@@ -99,6 +102,33 @@ struct MatmulOptions {
 // DataError for tensors that are missing or do not fit together, OutputError, and what the backend
 // throws.
 void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes);
+
+// score: metrics of any program's detections and label images with the labels of a data set, as in
+// the papers on VOC and CamVid. Both functions write CSV or a table to `out`, and further remarks
+// for its reader to `notes`; both throw DataError if a file is invalid. Both folders and lists are
+// those of the PASCAL VOC devkit.
+struct VocScoreOptions {
+  std::vector<std::string> folders;  // in VOC's layout or of years, one after the other
+  std::string split = "test";
+  std::string detections;  // CSV with the columns image,label,score,xmin,ymin,xmax,ymax
+  double overlap = 0.5;    // IoU from which a detection is right
+  View view = View::kCsv;
+};
+
+// Average precision of each class, of the labels' and the detections' classes together, and the row
+// `map`. Boxes of the CSV are in pixels from 0 and count as they stand; `image` is a name of the
+// split's list, and one that is not there is an error.
+void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes);
+
+struct SegmentationScoreOptions {
+  std::string labels, predictions;  // folders of PNG files of the same names
+  std::optional<int> ignored;       // a label whose pixels are not counted
+  View view = View::kCsv;
+};
+
+// IoU and accuracy of each class up to the largest label that occurs, and the row `all`.
+void ScoreSegmentation(const SegmentationScoreOptions& options, std::ostream& out,
+                       std::ostream& notes);
 
 // datasets --check: what is wrong with a data set's files, or unlike the others.
 struct CheckDataOptions {
@@ -133,10 +163,6 @@ struct PictureOptions {
 // the changes; writes to `notes` what reading it silently changes. ConfigError for a box that is
 // empty or outside of the picture, DataError, OutputError.
 void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream& notes);
-
-// Says for whom a command writes: programs, or people at a terminal of 80 columns. kJson: what-if
-// and blame alone.
-enum class View { kCsv, kTable, kJson };
 
 // replay: what a global policy does with a trace of attempts, by the very object that training
 // drives; here with attempts that nobody recorded.

@@ -1,7 +1,8 @@
-// What was counted of a run as JSON; the head and the style of pages, and text within them.
+// What was counted of a run as JSON; elements of pictures, and the head and the style of pages.
 #include "study/output.h"
 
 #include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::study {
 namespace {
@@ -28,7 +29,7 @@ OrderedJson LostJson(const telemetry::LayerTotals& layers, const telemetry::Cove
   json["steps"] = coverage.steps;
   json["most"] = OrderedJson();
   if (const telemetry::TensorTotals* most = telemetry::LostMost(layers))
-    json["most"] = {{"tensor", most->layer + "." + most->tensor},
+    json["most"] = {{"tensor", most->name()},
                     {"format", most->last_format},
                     {"scale", most->last_scale},
                     {"mean_pct", most->lost_mean()},
@@ -45,6 +46,32 @@ std::string Html(const std::string& text) {
             : c == '"' ? "&quot;"
                        : std::string(1, c);
   return safe;
+}
+
+SvgNumber::SvgNumber(int value) : text(std::to_string(value)) {}
+SvgNumber::SvgNumber(double value) : text(Formatted("%.1f", value)) {}
+
+std::string SvgRect(SvgNumber x, SvgNumber y, SvgNumber width, SvgNumber height,
+                    const std::string& fill, const std::string& title, const std::string& more) {
+  return "<rect x=\"" + x.text + "\" y=\"" + y.text + "\" width=\"" + width.text + "\" height=\"" +
+         height.text + "\" fill=\"" + fill + "\"" + more +
+         (title.empty() ? "/>" : "><title>" + Html(title) + "</title></rect>");
+}
+
+std::string SvgBand(SvgNumber x, SvgNumber y, SvgNumber width, SvgNumber height,
+                    const std::string& title) {
+  return SvgRect(x, y, width, height, "#ddd", title, " fill-opacity=\"0.6\"");
+}
+
+std::string SvgLine(SvgNumber x1, SvgNumber y1, SvgNumber x2, SvgNumber y2,
+                    const std::string& stroke) {
+  return "<line x1=\"" + x1.text + "\" y1=\"" + y1.text + "\" x2=\"" + x2.text + "\" y2=\"" +
+         y2.text + "\" stroke=\"" + stroke + "\"/>";
+}
+
+std::string SvgText(SvgNumber x, SvgNumber y, const std::string& text, const std::string& anchor) {
+  return "<text x=\"" + x.text + "\" y=\"" + y.text + "\"" +
+         (anchor.empty() ? "" : " text-anchor=\"" + anchor + "\"") + ">" + Html(text) + "</text>";
 }
 
 std::string PageHead(const std::string& title, const std::string& heading) {

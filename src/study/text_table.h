@@ -2,7 +2,6 @@
 // ones.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <string_view>

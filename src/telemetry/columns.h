@@ -34,10 +34,10 @@ struct Column {
   unsigned traits = 0;
 };
 
-// The table of a row is an array of Column<Row> in the order of the file, next to the row's
-// definition.
+// The table of a row is an array of Column<Row> in the order of the file: what its own function
+// Columns() gives, or a specialization next to the row's definition.
 template <class Row>
-inline constexpr std::nullptr_t kColumns = nullptr;
+inline constexpr auto kColumns = Row::Columns();
 
 // What a reader requires of a file.
 enum class Expect {

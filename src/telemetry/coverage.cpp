@@ -66,8 +66,7 @@ std::string LostText(const LayerTotals& layers, const Coverage& coverage) {
     return "what tensors lose was not counted (log.every, log.statistics)";
   const TensorTotals* most = LostMost(layers);
   if (most != nullptr)
-    return most->layer + "." + most->tensor + " lost most, " + LostShares(*most) + ", of " +
-           coverage.Text();
+    return most->name() + " lost most, " + LostShares(*most) + ", of " + coverage.Text();
   const auto broken = std::count_if(layers.tensors().begin(), layers.tensors().end(),
                                     [](const TensorTotals& t) { return t.broken_rows > 0; });
   return "no value was lost of " + coverage.Text() +

@@ -95,6 +95,7 @@ struct TensorTotals {
   std::string last_format;
   // TensorStats::zero_denominators of the last row, and the most of any row.
   std::int64_t last_zero_denominators = -1, most_zero_denominators = -1;
+  std::string name() const { return layer + "." + tensor; }
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
   double lost_mean() const { return pct_rows > 0 ? lost_sum / static_cast<double>(pct_rows) : 0; }
 };

@@ -7,10 +7,10 @@
 #include "fuzz/targets.h"
 #include "judge/scenario.h"
 #include "scaling/policies/policies.h"
+#include "study/advise/recommendation.h"
 #include "study/commands.h"
 #include "study/compare/comparison.h"
 #include "study/made_run.h"
-#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 
 namespace ada::fuzz {

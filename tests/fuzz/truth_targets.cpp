@@ -15,7 +15,7 @@
 #include "data/readers.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
-#include "study/score/score.h"
+#include "study/commands.h"
 
 namespace ada::fuzz {
 namespace {

@@ -98,7 +98,7 @@ TEST_CASE("attention: each gradient within chooses, and what it hands on arrives
   const ScalePath path(WithAttention(false));
   CHECK(path.choosers() ==
         std::vector<std::string>{"q", "k", "v", "att.dk", "att.dq", "att.ds", "att.dv", "out"});
-  CHECK(path.first_to_choose() == "out");
+  CHECK(path.choosers().back() == "out");
   const ScalePath::Scales scales = Doubled(path);
   CHECK(scales.at({"out", "dx"}) == 2);
   CHECK(scales.at({"att", "dv"}) == 4);
@@ -123,7 +123,7 @@ TEST_CASE("attention of one input: its three gradients meet there; where none ch
   wide.layers[4].score_gradients = "fp32";
   CHECK(Doubled(ScalePath(wide)).at({"att", "dq"}) == 4);  // from S itself
   wide.layers.pop_back();
-  CHECK(ScalePath(wide).first_to_choose() == "att.dv");
+  CHECK(ScalePath(wide).choosers().back() == "att.dv");
 }
 
 TEST_CASE("a gradient has the format of the layer that made the value") {

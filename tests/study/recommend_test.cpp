@@ -4,9 +4,9 @@
 
 #include <sstream>
 
+#include "study/advise/run_record.h"
 #include "study/commands.h"
 #include "study/made_run.h"
-#include "study/recommend/recommendation.h"
 
 namespace ada::study {
 namespace {
@@ -417,16 +417,16 @@ TEST_CASE("probabilities of attention are activations") {
 }
 
 TEST_CASE("a training that is told in steps is judged in steps, and of sequences") {
-  config::Config run;
-  run.task = Task::kLanguage;
-  run.train.epochs = 0, run.train.max_steps = 1000;
-  run.data.batch_size = 8;
-  RunNeeds needs;
+  RunRecord record;
+  record.config.task = Task::kLanguage;
+  record.config.train.epochs = 0, record.config.train.max_steps = 1000;
+  record.config.data.batch_size = 8;
+  RunNeeds& needs = record.needs;
   needs.tensors.emplace_back();
   needs.steps = 10, needs.first_epoch = needs.last_epoch = 1;
   const auto grade = [&](std::int64_t first, std::int64_t last) {
     needs.first_step = first, needs.last_step = last;
-    return std::string(GradeOf(run, needs));
+    return std::string(GradeOf(record));
   };
   CHECK(grade(100, 1000) == "well");
   CHECK(grade(1, 901) == "well");       // every 100 steps
@@ -435,29 +435,33 @@ TEST_CASE("a training that is told in steps is judged in steps, and of sequences
   CHECK(grade(1, 499) == "little");
   grade(1, 901);
   std::ostringstream out;
-  PrintConfidence(RecommendOptions(), run, needs, Recommendation(), ProbedLoss(), out);
+  PrintConfidence(RecommendOptions(), record, Recommendation(), ProbedLoss(), out);
   CHECK(Has(out.str(), "10 steps with histograms (1 to 901 of 1000), 8 sequences each;"));
   CHECK_FALSE(Has(out.str(), "epoch"));
 }
 
 TEST_CASE("a training that is told in epochs is judged in the steps that it takes") {
-  config::Config run;
-  run.train.epochs = 10;
-  RunNeeds needs;
+  RunRecord record;
+  config::TrainConfig& train = record.config.train;
+  train.epochs = 10;
+  RunNeeds& needs = record.needs;
   needs.tensors.emplace_back();
   needs.steps = 12, needs.first_epoch = needs.last_epoch = 1;
-  needs.first_step = 1, needs.last_step = needs.run_steps = 12;
-  const auto grade = [&] { return std::string(GradeOf(run, needs)); };
+  needs.first_step = 1, needs.last_step = 12;
+  telemetry::StepRow last;
+  last.step = 12;
+  record.run.Add(last);
+  const auto grade = [&] { return std::string(GradeOf(record)); };
   CHECK(grade() == "little");  // its first epoch is not over: how long that is nobody knows
-  run.train.epochs = 1;
+  train.epochs = 1;
   CHECK(grade() == "little");
-  needs.finished = true;
+  record.finished = true;
   CHECK(grade() == "well");
-  needs.finished = false, needs.epoch_steps = 5;
+  record.finished = false, record.epoch_steps = 5;
   CHECK(grade() == "well");
-  run.train.epochs = 10;  // 50 steps
+  train.epochs = 10;  // 50 steps
   CHECK(grade() == "little");
-  run.train.max_steps = 12;
+  train.max_steps = 12;
   CHECK(grade() == "well");
 }
 

@@ -36,8 +36,6 @@ const char* KindText(const Ingredient& ingredient) {
   return ingredient.kind == Ingredient::Kind::kRounding ? "rounding" : "remedy";
 }
 
-}  // namespace
-
 void PrintAblation(const Effects& effects, const Measured& measured, const ArmPlan& plan,
                    std::ostream& out) {
   const std::string plain = Visible(measured.arms.front().name);
@@ -103,6 +101,7 @@ void PrintAblationJson(const Effects& effects, const Measured& measured, const A
   PrintJson(json, out);
 }
 
+// ablate.csv, as a text.
 std::string AblationCsv(const Effects& effects) {
   std::string text =
       "ingredient,kind,says,alone,alone_deviation,alone_sure,left_out,left_out_deviation,"
@@ -127,6 +126,8 @@ std::string AblationCsv(const Effects& effects) {
   }
   return text;
 }
+
+}  // namespace
 
 // Files are written before anything is printed, so that a closed pipe costs none of them.
 int Ablate(const AblateOptions& options, std::ostream& out, telemetry::Log& log) {

@@ -3,13 +3,10 @@
 // ablate.cpp calls them in this order: IngredientsOf, PlanAblation, then the engine of arms
 // (study/arms), FindEffects, and a function that prints.
 #pragma once
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <iosfwd>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "config/config.h"
@@ -94,12 +91,6 @@ struct Effects {
 };
 Effects FindEffects(const Ablation& ablation, const Measured& measured);
 
-void PrintAblation(const Effects& effects, const Measured& measured, const ArmPlan& plan,
-                   std::ostream& out);
-void PrintAblationJson(const Effects& effects, const Measured& measured, const ArmPlan& plan,
-                       std::ostream& out);
-// ablate.csv, as a text.
-std::string AblationCsv(const Effects& effects);
 // A page that needs no other file: the sentence, a bar for each ingredient, loss by step.
 std::string AblationPage(const Effects& effects, const Measured& measured, const ArmPlan& plan);
 

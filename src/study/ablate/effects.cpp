@@ -4,7 +4,6 @@
 // an effect beyond others is a sum of four losses, and its chance is larger by the root of two.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "io/text.h"
 #include "study/ablate/ablation.h"

@@ -1,6 +1,5 @@
 // What a recipe is made of, and the same recipe without some of it.
 #include <algorithm>
-#include <functional>
 
 #include "io/text.h"
 #include "scaling/rules/accumulator.h"
@@ -11,7 +10,6 @@ namespace {
 
 using config::LayerPrecisionConfig;
 using config::OperandConfig;
-using config::OperandsConfig;
 using config::PrecisionConfig;
 using config::RoundingKind;
 using config::TensorScalingConfig;
@@ -20,67 +18,59 @@ using Kind = Ingredient::Kind;
 constexpr char kLayersPrefix[] = "layers ";
 constexpr char kAttention[] = "attention";
 
-// Calls `change` for the operands of the section, of its layers and of its switches.
-void EachOperands(PrecisionConfig& precision, const std::function<void(OperandsConfig&)>& change) {
-  change(precision.operands);
-  for (LayerPrecisionConfig& layer : precision.layers) change(layer.operands);
-  for (config::PrecisionSwitchConfig& entry : precision.schedule) {
-    change(entry.operands);
-    for (LayerPrecisionConfig& layer : entry.layers) change(layer.operands);
+// Calls `use` with the section itself, each entry of its layers, and each switch with its layers.
+template <class Precision, class Use>
+void EachSection(Precision& precision, const Use& use) {
+  use(precision);
+  for (auto& layer : precision.layers) use(layer);
+  for (auto& entry : precision.schedule) {
+    use(entry);
+    for (auto& layer : entry.layers) use(layer);
   }
 }
 
-// Calls `change` for each operand that is set, attention's too.
-void EachOperand(PrecisionConfig& precision, const std::function<void(OperandConfig&)>& change) {
-  EachOperands(precision, [&](OperandsConfig& operands) {
-    for (std::optional<OperandConfig>& operand : operands.by_operand)
-      if (operand) change(*operand);
-    for (std::optional<OperandConfig>& operand : operands.attention)
-      if (operand) change(*operand);
+// Calls `use` with each operand that is set, attention's too.
+template <class Precision, class Use>
+void EachOperand(Precision& precision, const Use& use) {
+  EachSection(precision, [&](auto& section) {
+    for (auto& operand : section.operands.by_operand)
+      if (operand) use(*operand);
+    for (auto& operand : section.operands.attention)
+      if (operand) use(*operand);
   });
 }
 
-void EachSums(PrecisionConfig& precision,
-              const std::function<void(config::AccumulatesConfig&)>& change) {
-  change(precision.accumulate);
-  for (LayerPrecisionConfig& layer : precision.layers) change(layer.accumulate);
-  for (config::PrecisionSwitchConfig& entry : precision.schedule) {
-    change(entry.accumulate);
-    for (LayerPrecisionConfig& layer : entry.layers) change(layer.accumulate);
-  }
-}
-
 // Whether any operand of any part of the section is as `asked`.
-bool AnyOperand(PrecisionConfig precision, const std::function<bool(const OperandConfig&)>& asked) {
+bool AnyOperand(const PrecisionConfig& precision, bool (*asked)(const OperandConfig&)) {
   bool any = false;
   EachOperand(precision, [&](const OperandConfig& operand) { any = any || asked(operand); });
   return any;
 }
 
 // The text of an operand's format; "": it is taken as it is stored wherever it is said.
-std::string FormatOfOperand(PrecisionConfig precision, std::size_t index) {
+std::string FormatOfOperand(const PrecisionConfig& precision, std::size_t index) {
   std::string text;
-  EachOperands(precision, [&](OperandsConfig& operands) {
-    const std::optional<OperandConfig>& operand = operands.by_operand[index];
+  EachSection(precision, [&](const auto& section) {
+    const auto& operand = section.operands.by_operand[index];
     if (operand && operand->format && text.empty()) text = FormatName(*operand->format);
   });
   return text;
 }
 
-bool RoundsAttention(PrecisionConfig precision) {
+bool RoundsAttention(const PrecisionConfig& precision) {
   bool any = false;
-  EachOperands(precision, [&](const OperandsConfig& operands) {
-    for (const std::optional<OperandConfig>& operand : operands.attention)
+  EachSection(precision, [&](const auto& section) {
+    for (const auto& operand : section.operands.attention)
       any = any || (operand && operand->format);
   });
   return any;
 }
 
-std::string RuleOfSums(PrecisionConfig precision, std::size_t matmul) {
+std::string RuleOfSums(const PrecisionConfig& precision, std::size_t matmul) {
   std::string text;
-  EachSums(precision, [&](config::AccumulatesConfig& sums) {
-    const std::optional<config::AccumulateConfig>& of = sums.by_matmul[matmul];
-    if (of && of->rule && text.empty()) text = scaling::AccumulatorText(*of->rule);
+  EachSection(precision, [&](const auto& section) {
+    const auto& sums = section.accumulate.by_matmul[matmul];
+    if (sums && sums->rule && text.empty()) text = scaling::AccumulatorText(*sums->rule);
   });
   return text;
 }
@@ -99,18 +89,18 @@ bool IsStochastic(const OperandConfig& operand) {
   return operand.format && operand.rounding == RoundingKind::kStochastic;
 }
 
-bool AnyTensorScale(PrecisionConfig precision) {
-  bool any = precision.tensor_scaling.kind != TensorScalingConfig::Kind::kNone ||
-             AnyOperand(precision, HasTensorScale);
-  EachOperands(precision, [&](const OperandsConfig& operands) {
-    any = any || (operands.tensor_scaling &&
-                  operands.tensor_scaling->kind != TensorScalingConfig::Kind::kNone);
+bool AnyTensorScale(const PrecisionConfig& precision) {
+  constexpr auto kNone = TensorScalingConfig::Kind::kNone;
+  bool any = precision.tensor_scaling.kind != kNone || AnyOperand(precision, HasTensorScale);
+  EachSection(precision, [&](const auto& section) {
+    const auto& scaling = section.operands.tensor_scaling;
+    any = any || (scaling && scaling->kind != kNone);
   });
   return any;
 }
-bool AnyHadamard(PrecisionConfig precision) {
+bool AnyHadamard(const PrecisionConfig& precision) {
   bool any = false;
-  EachOperands(precision, [&](const OperandsConfig& operands) { any = any || operands.hadamard; });
+  EachSection(precision, [&](const auto& section) { any = any || section.operands.hadamard; });
   return any;
 }
 
@@ -142,21 +132,21 @@ bool IsAblatedFormat(const NumberFormat& format) { return format != kBf16 && for
 
 // Takes the smallest part of this name out.
 void DropPart(const std::string& part, PrecisionConfig& precision) {
+  const auto as_stored = [](std::optional<OperandConfig>& operand) {
+    if (operand && operand->format) operand = OperandConfig{};
+  };
   for (std::size_t k = 0; k < kOperands; ++k)
     if (part == kOperandNames[k])
-      EachOperands(precision, [&](OperandsConfig& operands) {
-        std::optional<OperandConfig>& operand = operands.by_operand[k];
-        if (operand && operand->format) operand = OperandConfig{};
-      });
+      EachSection(precision, [&](auto& section) { as_stored(section.operands.by_operand[k]); });
   if (part == kAttention)
-    EachOperands(precision, [](OperandsConfig& operands) {
-      for (std::optional<OperandConfig>& operand : operands.attention)
-        if (operand && operand->format) operand = OperandConfig{};
+    EachSection(precision, [&](auto& section) {
+      for (std::optional<OperandConfig>& operand : section.operands.attention) as_stored(operand);
     });
   for (std::size_t matmul = 0; matmul < scaling::kLayerMatmuls; ++matmul)
     if (part == std::string("sums.") + scaling::kLayerMatmulNames[matmul])
-      EachSums(precision, [&](config::AccumulatesConfig& sums) {
-        if (sums.by_matmul[matmul]) sums.by_matmul[matmul] = config::AccumulateConfig{};
+      EachSection(precision, [&](auto& section) {
+        auto& sums = section.accumulate.by_matmul[matmul];
+        if (sums) sums = config::AccumulateConfig{};
       });
   for (const StoredRole& role : kStoredRoles)
     if (part == role.name) precision.*role.member = kBf16;
@@ -169,7 +159,7 @@ void DropPart(const std::string& part, PrecisionConfig& precision) {
 
 void DropRemedy(const std::string& name, AblatedRecipe& recipe) {
   PrecisionConfig& precision = recipe.precision;
-  const auto each_block = [&](const std::function<void(BlockFormat&)>& change) {
+  const auto each_block = [&](void (*change)(BlockFormat&)) {
     EachOperand(precision, [&](OperandConfig& operand) {
       auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
       if (block != nullptr) change(*block);
@@ -180,12 +170,12 @@ void DropRemedy(const std::string& name, AblatedRecipe& recipe) {
     EachOperand(precision,
                 [](OperandConfig& operand) { operand.rounding = RoundingKind::kNearest; });
   } else if (name == "hadamard") {
-    EachOperands(precision, [](OperandsConfig& operands) { operands.hadamard.reset(); });
+    EachSection(precision, [](auto& section) { section.operands.hadamard.reset(); });
   } else if (name == "squares") {
     each_block([](BlockFormat& block) { block.square = false; });
   } else if (name == "tensor_scale") {
     precision.tensor_scaling = {};
-    EachOperands(precision, [](OperandsConfig& operands) { operands.tensor_scaling.reset(); });
+    EachSection(precision, [](auto& section) { section.operands.tensor_scaling.reset(); });
     EachOperand(precision, [](OperandConfig& operand) { operand.tensor_scaling.reset(); });
     each_block([](BlockFormat& block) { block.tensor_scale = block.row_scaled = false; });
   } else if (name == "spared.first" || name == "spared.last") {

@@ -28,21 +28,16 @@ class Bars {
 
   std::string Svg() const {
     const int height = kTop + kRowHeight * static_cast<int>(effects_.of.size()) + 8;
-    std::string svg =
-        Formatted("<svg viewBox=\"0 0 %d %d\" role=\"img\" ", kPageWidth, height) +
-        "aria-label=\"what each ingredient adds to the loss\">\n" +
-        Formatted("<rect x=\"%.1f\" y=\"0\" width=\"%.1f\" ", X(-noise_), X(noise_) - X(-noise_)) +
-        Formatted("height=\"%d\" fill=\"#ddd\" fill-opacity=\"0.6\"/>\n", height) +
-        Formatted("<line x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" ", X(0), X(0)) +
-        Formatted("y2=\"%d\" stroke=\"#555\"/>\n", height);
+    std::string svg = Formatted("<svg viewBox=\"0 0 %d %d\" role=\"img\" ", kPageWidth, height) +
+                      "aria-label=\"what each ingredient adds to the loss\">\n" +
+                      SvgBand(X(-noise_), 0, X(noise_) - X(-noise_), height) + "\n" +
+                      SvgLine(X(0), 0, X(0), height, "#555") + "\n";
     int y = kTop;
     for (const Effect& effect : effects_.of) {
-      svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kBarNames - 8, y + 18) +
-             Html(effect.ingredient.name) + "</text>" +
+      svg += SvgText(kBarNames - 8, y + 18, effect.ingredient.name, "end") +
              Bar(effect.alone, effect.alone_trouble, kAlone, y) +
              Bar(effect.left_out, effect.left_out_trouble, kLeftOut, y + 13) +
-             Formatted("<text x=\"%d\" y=\"%d\">", kRight + 34, y + 18) + Html(effect.says) +
-             "</text>\n";
+             SvgText(kRight + 34, y + 18, effect.says) + "\n";
       y += kRowHeight;
     }
     return svg + "</svg>\n";
@@ -56,11 +51,10 @@ class Bars {
   std::string Bar(const LossDifference& difference, const std::string& trouble, const char* color,
                   int y) const {
     if (!trouble.empty() || !std::isfinite(difference.mean))
-      return Formatted("<text x=\"%.1f\" y=\"%d\">does not train</text>", X(0) + 4, y + 10);
+      return SvgText(X(0) + 4, y + 10, "does not train");
     const double from = std::min(X(0), X(difference.mean)), to = std::max(X(0), X(difference.mean));
-    return Formatted("<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" ", from, y, to - from) +
-           "height=\"11\" fill=\"" + color + "\"/>" +
-           Formatted("<text x=\"%.1f\" y=\"%d\">%+.2g</text>", to + 4, y + 10, difference.mean);
+    return SvgRect(from, y, to - from, 11, color) +
+           SvgText(to + 4, y + 10, Formatted("%+.2g", difference.mean));
   }
 
   const Effects& effects_;

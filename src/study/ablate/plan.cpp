@@ -3,7 +3,6 @@
 #include <map>
 
 #include "error.h"
-#include "io/data_files.h"
 #include "io/text.h"
 #include "study/ablate/ablation.h"
 

@@ -7,7 +7,7 @@
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "io/text.h"
+#include "io/tensor_names.h"
 #include "run/checkpoint/checkpoint.h"
 #include "study/advise/run_record.h"
 #include "study/output.h"
@@ -34,12 +34,32 @@ int ChannelsOf(const std::string& run) {
   return 0;
 }
 
-// One line of YAML that can be put into a configuration as it is.
-std::string FlowOf(const Advice& advice) {
-  std::string text;
-  for (const auto& [key, value] : advice.keys)
-    text += (text.empty() ? "" : ", ") + key + ": " + value;
-  return advice.section + ": {" + text + "}";
+using JudgedByName = std::map<std::string, judge::JudgedFormat>;
+
+std::vector<judge::JudgedFormat> NarrowestFirst(JudgedByName all) {
+  std::vector<judge::JudgedFormat> judged;
+  for (auto& [name, one] : all) judged.push_back(std::move(one));
+  judge::SortByBits(judged);
+  return judged;
+}
+
+void ReadJudgedFormats(const RecommendOptions& options, RunRecord& record) {
+  JudgedByName of_layers, of_attention;
+  const auto each = [&](const auto& row) {
+    judge::JudgedFormat& judged =
+        (IsAttentionOperand(row.tensor) ? of_attention : of_layers)[row.format];
+    if (judged.format.empty()) {
+      judged.format = row.format;
+      const AnyFormat read =
+          FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
+      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsPerValue(*block);
+    }
+    judged.Add(row, row.layer, row.tensor, options.underflow_target);
+  };
+  EachRowIfThere<telemetry::WhatIfBlockRow>(options.folder, each);
+  EachRowIfThere<BlockRow>(options.folder, each);
+  record.operands = NarrowestFirst(std::move(of_layers));
+  record.attention_operands = NarrowestFirst(std::move(of_attention));
 }
 
 }  // namespace
@@ -50,9 +70,11 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   RunRecord record;
   record.config = ReadRunConfig(folder);
   EachRow<StepRow>(folder, [&](const StepRow& row) {
+    if (row.epoch > 1 && record.epoch_steps == 0) record.epoch_steps = record.run.steps();
     record.run.Add(row);
     record.course.Add(row);
   });
+  record.finished = RunState(folder) == "finished";
   EachRow<EventRow>(folder, [&](const EventRow& row) {
     record.run.Add(row);
     if (row.event != "skip" || row.layer.empty()) return;
@@ -76,10 +98,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.history = ReadFormatHistory(folder, record.config);
   record.formats = record.history.Last();
   record.channels = ChannelsOf(folder);
-  record.operands =
-      ReadJudgedFormats(folder, options.underflow_target, OperandsOf::kLayersWithWeights);
-  record.attention_operands =
-      ReadJudgedFormats(folder, options.underflow_target, OperandsOf::kAttention);
+  ReadJudgedFormats(options, record);
   if (!HasHistograms(folder)) return record;
   record.needs = CollectNeeds(folder, record.history, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
@@ -100,6 +119,13 @@ std::string LostTextOf(const RunRecord& record) {
 
 OrderedJson LostJson(const RunRecord& record) {
   return LostJson(record.layers, CoverageOf(record));
+}
+
+std::string FlowOf(const Advice& advice) {
+  std::string text;
+  for (const auto& [key, value] : advice.keys)
+    text += (text.empty() ? "" : ", ") + key + ": " + value;
+  return advice.section + ": {" + text + "}";
 }
 
 OrderedJson AdviceJson(const std::vector<Advice>& all) {

@@ -334,9 +334,8 @@ std::optional<Advice> ZeroDenominators(const RunRecord& record) {
       "precision",
       {{"optimizer_state",
         "{format: fp8_e4m3, exp_avg_sq: bf16, scaling: block, block: 128, map: dynamic}"}},
-      worst->layer + "." + worst->tensor + ": up to " +
-          std::to_string(worst->most_zero_denominators) + " averages of squares are zero in " +
-          worst->last_format +
+      worst->name() + ": up to " + std::to_string(worst->most_zero_denominators) +
+          " averages of squares are zero in " + worst->last_format +
           " where the average that they divide is not, and the update is that average / "
           "epsilon; a larger optimizer.epsilon, a smaller block or a map without a zero "
           "helps as well",
@@ -362,7 +361,7 @@ std::optional<Advice> StateAdvice(const RunRecord& record) {
   const double most = lost(*worst);
   return Advice{"precision",
                 {{"optimizer_state", "fp32"}},
-                worst->layer + "." + worst->tensor + ": " + PercentText(most) +
+                worst->name() + ": " + PercentText(most) +
                     " of the optimizer's averages become zero in " + FormatName(format) +
                     (adam ? ", and Adam divides by them" : ""),
                 most >= 30 ? "well" : "fairly"};

@@ -1,6 +1,5 @@
 // Changes of formats, each at the key that decides: a role's own, or an entry of precision.layers.
 #include <algorithm>
-#include <cmath>
 
 #include "io/text.h"
 #include "judge/scale_path.h"

@@ -167,7 +167,7 @@ class CountAdvisor {
   }
 
   std::string Lost(const TensorTotals& t) const {
-    return t.layer + "." + t.tensor + " loses " + LostWords(t) + " in " + t.last_format +
+    return t.name() + " loses " + LostWords(t) + " in " + t.last_format +
            (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
   }
   const NumberFormat& FormatOf(const TensorTotals& t) const {
@@ -194,7 +194,7 @@ class CountAdvisor {
     const std::string& policy = config_.scaling.policy;
     Advice advice{"scaling", {}, Lost(t), "little"};
     for (const TensorTotals& each : record_.layers.tensors())
-      if (CarriesS(each.tensor)) advice.mends.push_back(each.layer + "." + each.tensor);
+      if (CarriesS(each.tensor)) advice.mends.push_back(each.name());
     const int high = HighestPower();
     // A factor of 4 and more is worth a change; less is within the headroom.
     const bool has_room = std::ldexp(1.0, high) >= 4 * t.last_scale;
@@ -264,9 +264,8 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
     return {};
   // The same recommendation as that of `ada-train recommend`, but only the parts that fix a loss of
   // values are used.
-  const Recommendation recommended =
-      MakeRecommendation(options, record.config, record.history, needs);
-  const char* sure = GradeOf(record.config, needs);
+  const Recommendation recommended = MakeRecommendation(options, record);
+  const char* sure = GradeOf(record);
   std::vector<Advice> all;
   // A scale for what loses at the one it had, in a format that stays.
   // In a format that changes, it is the scale as well where the one that it had does not serve.

@@ -44,17 +44,16 @@ std::optional<Advice> LeaveOut(const RunRecord& record) {
         t.lost_mean() < std::min(kMostLostByOperands, kTimesMedian * MedianLost(record, t.tensor)))
       continue;
     if (!Contains(layers, t.layer)) layers.push_back(t.layer);
-    mends.push_back(t.layer + "." + t.tensor);
+    mends.push_back(t.name());
     if (worst == nullptr || t.lost_mean() > worst->lost_mean()) worst = &t;
   }
   if (worst == nullptr) return std::nullopt;
   Advice advice = PlainOperands(record.config, layers);
-  advice.reason = worst->layer + "." + worst->tensor + " loses " + LostWords(*worst) +
-                  ", as an operand in " + worst->last_format;
+  advice.reason =
+      worst->name() + " loses " + LostWords(*worst) + ", as an operand in " + worst->last_format;
   if (layers.size() > 1)
-    advice.reason += "; those of " +
-                     Counted(static_cast<std::int64_t>(layers.size()) - 1, "other layer") +
-                     " lose much too";
+    advice.reason +=
+        "; those of " + Counted(std::ssize(layers) - 1, "other layer") + " lose much too";
   advice.reason += ": as stored, they keep what the format of gradients keeps";
   advice.sure = "little";
   advice.mends = std::move(mends);
@@ -86,15 +85,15 @@ std::optional<Advice> Unscaled(const RunRecord& record) {
   std::vector<std::string> mends;
   for (const TensorTotals& t : record.layers.tensors()) {
     if (!IsOperand(t.tensor) || t.lost_mean() < kManyLost || !IsPlain(t.last_format)) continue;
-    mends.push_back(t.layer + "." + t.tensor);
+    mends.push_back(t.name());
     if (worst == nullptr || t.lost_mean() > worst->lost_mean()) worst = &t;
   }
   if (worst == nullptr) return std::nullopt;
   if (!operands.tensor_scaling) operands.tensor_scaling.emplace();
   operands.tensor_scaling->kind = Kind::kCurrent;
   return Advice{"precision", OperandKeys(std::move(then), record.config),
-                worst->layer + "." + worst->tensor + " loses " + LostWords(*worst) +
-                    ", as an operand in " + worst->last_format +
+                worst->name() + " loses " + LostWords(*worst) + ", as an operand in " +
+                    worst->last_format +
                     " without a scale of its own: one from its largest magnitude keeps it",
                 "fairly", mends};
 }
@@ -161,8 +160,8 @@ std::optional<Advice> FewBits(const RunRecord& record) {
   wider.rule = BlockRule::kRceil;
   return Advice{"precision", OperandKeys(AnyFormat(wider), record.config),
                 judged->sqnr_by + " has an SQNR of " + Formatted("%.3g", judged->sqnr_db) +
-                    " dB in " + judged->format + ", and " + most->layer + "." + most->tensor +
-                    " loses " + LostWords(*most) +
+                    " dB in " + judged->format + ", and " + most->name() + " loses " +
+                    LostWords(*most) +
                     ", rounded to nearest; eight bits in blocks lose next to nothing, and recipe "
                     "nvfp4_pretraining less than this in four",
                 "fairly"};

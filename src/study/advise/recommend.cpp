@@ -1,6 +1,7 @@
 // recommend: reads the run and prints the ranges that speak for a decision; advise decides.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <ostream>
 
@@ -8,9 +9,9 @@
 #include "io/json_output.h"
 #include "io/shown_text.h"
 #include "study/advise/run_record.h"
-#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "telemetry/accumulator_totals.h"
 
 namespace ada::study {
 namespace {
@@ -18,8 +19,7 @@ namespace {
 // Probes compare with fp32 gradients, so they see also what was lost before the tensor was rounded.
 ProbedLoss WorstProbe(const std::string& folder) {
   ProbedLoss worst;
-  if (!HasFile(folder, telemetry::ProbeRow::kFile)) return worst;
-  EachRow<telemetry::ProbeRow>(folder, [&worst](const telemetry::ProbeRow& row) {
+  EachRowIfThere<telemetry::ProbeRow>(folder, [&worst](const telemetry::ProbeRow& row) {
     if (row.lost_pct > worst.lost_pct) worst = {row.layer + "." + row.tensor, row.lost_pct};
   });
   return worst;
@@ -94,7 +94,7 @@ OrderedJson RangesJson(const RecommendOptions& options, const RunRecord& record,
                                       {"tensors", change.tensors}});
   json["operand_formats"] = OperandsJson(record.operands);
   json["attention_formats"] = OperandsJson(record.attention_operands);
-  json["sure"] = GradeOf(record.config, needs);
+  json["sure"] = GradeOf(record);
   json["keep"] = decided.empty();
   json["advice"] = AdviceJson(decided);
   json["yaml"] = decided.empty() ? "# " + NothingText(record) + "\n" : DocumentOf(decided);
@@ -112,27 +112,62 @@ std::string UnknownText(const RunRecord& record) {
          "; a run with " + key + ", tells.";
 }
 
+void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, bool attention,
+                         std::ostream& out) {
+  if (judged.empty()) return;
+  out << "Block-scaled operands" << (attention ? " of attention" : "")
+      << ", the narrowest first:\n";
+  for (const judge::JudgedFormat& one : judged)
+    out << "  " << Visible(one.format) << ' ' << Visible(one.Text()) << '\n';
+  if (const judge::JudgedFormat* best = judge::FirstServing(judged))
+    out << "  narrow enough and no more: precision: {operands: "
+        << (attention ? "{attention: " : "") << Visible(best->format) << (attention ? "}}" : "}")
+        << "\n\n";
+  else
+    out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
+}
+
+void PrintSumsOf(const std::vector<telemetry::AccumulatorTotals>& all, const char* file,
+                 const std::string& begin, std::ostream& out) {
+  for (const std::string& line : telemetry::AccumulatorLines(all, file))
+    PrintWrapped(begin + line, 2, out);
+}
+
+// What sums lost to the accumulators of the run, and of its scenarios.
+void PrintSums(const std::string& folder, const std::vector<telemetry::AccumulatorTotals>& own,
+               std::ostream& out) {
+  PrintSumsOf(own, AccumulatorRow::kFile, "", out);
+  if (!own.empty()) out << '\n';
+  using telemetry::WhatIfAccumulatorRow;
+  std::map<std::string, std::vector<telemetry::AccumulatorTotals>> scenarios;
+  EachRowIfThere<WhatIfAccumulatorRow>(folder, [&](const WhatIfAccumulatorRow& row) {
+    telemetry::AddSums(row, scenarios[row.scenario]);
+  });
+  for (const auto& [name, all] : scenarios)
+    PrintSumsOf(all, WhatIfAccumulatorRow::kFile, "what if: ", out);
+  if (!scenarios.empty()) out << '\n';
+}
+
 void PrintRanges(const RecommendOptions& options, const RunRecord& record,
                  const std::optional<Recommendation>& ranges, const std::vector<Advice>& decided,
                  std::ostream& out) {
   const config::Config& run = record.config;
-  const RunNeeds& needs = record.needs;
   out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n";
   PrintWrapped(Visible(LostTextOf(record)), 2, out);
   out << '\n';
   if (ranges) {
-    PrintNeeds(options, needs, out);
+    PrintNeeds(options, record, out);
     out << '\n';
-    PrintRecommendation(options, needs, *ranges, IsChosen(*ranges, record, decided), out);
+    PrintRecommendation(options, record, *ranges, IsChosen(*ranges, record, decided), out);
   } else {
     PrintWrapped(UnknownText(record), 2, out);
   }
   out << '\n';
-  PrintOperandFormats(record.operands, OperandsOf::kLayersWithWeights, out);
-  PrintOperandFormats(record.attention_operands, OperandsOf::kAttention, out);
-  PrintSums(options.folder, out);
+  PrintOperandFormats(record.operands, /*attention=*/false, out);
+  PrintOperandFormats(record.attention_operands, /*attention=*/true, out);
+  PrintSums(options.folder, record.layers.sums(), out);
   if (ranges)
-    PrintConfidence(options, run, needs, *ranges, WorstProbe(options.folder), out);
+    PrintConfidence(options, record, *ranges, WorstProbe(options.folder), out);
   else
     out << "How sure: little. "
         << (record.logged_steps == 0
@@ -163,7 +198,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   const auto& tensors = record.needs.tensors;
   std::optional<Recommendation> ranges;
   if (std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.carries_s(); }))
-    ranges = MakeRecommendation(options, record.config, record.history, record.needs);
+    ranges = MakeRecommendation(options, record);
   const std::vector<Advice> decided = FindAdvice(options, record);
   if (options.json)
     PrintJson(RangesJson(options, record, ranges, decided), out);

@@ -124,8 +124,7 @@ class Rules {
     if (worst == nullptr) return;
     Add(Advice{"precision",
                {key},
-               worst->layer + "." + worst->tensor + ": " + PercentText(worst->pct_mean()) + words +
-                   FormatName(format),
+               worst->name() + ": " + PercentText(worst->pct_mean()) + words + FormatName(format),
                worst->pct_mean() >= 30 ? "well" : "fairly"});
   }
 
@@ -142,7 +141,7 @@ class Rules {
       if (t.tensor != "dx" || scale == nullptr) continue;
       if (scale->last_limit != "one" && scale->last_limit != "target") continue;
       if (t.pct_mean() <= kTimesTarget * target || IsHarmless(record_, t)) continue;
-      mends.push_back(t.layer + "." + t.tensor);
+      mends.push_back(t.name());
       if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
     }
     if (worst == nullptr) return;

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <iosfwd>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 
 #include "config/config.h"
 #include "io/json_output.h"
-#include "study/recommend/recommendation.h"
+#include "study/advise/recommendation.h"
 #include "telemetry/coverage.h"
 #include "telemetry/rows.h"
 #include "telemetry/totals.h"
@@ -89,12 +90,17 @@ struct RunRecord {
   // Skipped steps by the layer and tensor that were not finite first.
   std::map<std::pair<std::string, std::string>, Skips> skips;
   std::int64_t logged_steps = 0;  // with rows in underflow.csv
-  int channels = 0;               // of the network's input; 0: not known
-  bool has_histograms = false;    // of gradients
-  RunNeeds needs;                 // empty without them
-  // Block-scaled formats that the record speaks of, on operands of layers with weights.
-  std::vector<judge::JudgedFormat> operands;
-  std::vector<judge::JudgedFormat> attention_operands;
+  // The steps of an epoch, 0 where none is over; whether the run has ended as its configuration
+  // says.
+  std::int64_t epoch_steps = 0;
+  bool finished = false;
+  int channels = 0;             // of the network's input; 0: not known
+  bool has_histograms = false;  // of gradients
+  RunNeeds needs;               // empty without them
+  // The block-scaled formats of log.what_if, and the run's own, on all operands that were seen with
+  // them; the narrowest first. Attention's operands have keys of their own
+  // (precision.operands.attention), and are judged apart.
+  std::vector<judge::JudgedFormat> operands, attention_operands;
   FormatHistory history;
   TensorFormats formats;  // the last ones
 
@@ -111,6 +117,30 @@ telemetry::Coverage CoverageOf(const RunRecord& record);
 std::string LostTextOf(const RunRecord& record);
 // The same as JSON.
 OrderedJson LostJson(const RunRecord& record);
+
+// Finds scales and formats that suit every gradient of a record with histograms.
+Recommendation MakeRecommendation(const RecommendOptions& options, const RunRecord& record);
+// How far the record carries: well, fairly or little.
+const char* GradeOf(const RunRecord& record);
+
+// --- In words, as `recommend` says it ---
+
+// A probed tensor and the share of its values (percent) that the run lost, here or before it.
+struct ProbedLoss {
+  std::string tensor;
+  double lost_pct = 0;
+};
+// Prints what each gradient asks for, next to what the run gave it.
+void PrintNeeds(const RecommendOptions& options, const RunRecord& record, std::ostream& out);
+// Prints one scale for all, or why there is none; other formats. `chosen`: its scaling is what is
+// to be changed; then also what it would have lost.
+void PrintRecommendation(const RecommendOptions& options, const RunRecord& record,
+                         const Recommendation& advice, bool chosen, std::ostream& out);
+// Prints how many steps there were, of which data, and what cannot be known from them.
+void PrintConfidence(const RecommendOptions& options, const RunRecord& record,
+                     const Recommendation& advice, const ProbedLoss& probed, std::ostream& out);
+
+// --- What advice is made of ---
 
 constexpr double kManyLost = 10;  // percent of changes, or of stored values, that underflow
 
@@ -168,6 +198,8 @@ std::optional<Advice> SumsAdvice(const RunRecord& record);
 // Returns the changes, at most five, the most urgent first; each section's keys are those of one
 // sentence, so that no advice contradicts another.
 std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord& record);
+// One line of YAML that can be put into a configuration as it is.
+std::string FlowOf(const Advice& advice);
 // All advice as one document for train --with, in which each section occurs once.
 std::string DocumentOf(const std::vector<Advice>& all);
 // A list of objects: section, keys, reason, sure, mends.

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "error.h"
-#include "io/text.h"
 #include "run/signals.h"
 #include "study/arms/arms.h"
 #include "study/run_files.h"

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "error.h"
-#include "io/text.h"
 #include "study/advise/run_record.h"
 #include "study/arms/arms.h"
 #include "study/run_files.h"
@@ -72,10 +71,7 @@ double EndMinus(const std::vector<double>& losses, const std::vector<double>& of
 
 // "underflows in fp16 at S = 1", or that values left the range.
 std::string CauseOf(const telemetry::TensorTotals& tensor) {
-  const auto nonzero = static_cast<double>(tensor.numel - tensor.zeros_before);
-  const double underflow = nonzero > 0 ? 100 * static_cast<double>(tensor.underflow) / nonzero : 0;
-  const double beyond = nonzero > 0 ? 100 * static_cast<double>(tensor.overflow) / nonzero : 0;
-  std::string text = beyond > underflow ? "leaves the range of " : "underflows in ";
+  std::string text = tensor.overflow > tensor.underflow ? "leaves the range of " : "underflows in ";
   // A format without a name is a long list of its parts, which the arm's name stands for.
   text += tensor.last_format.starts_with('{') ? "the format of the arm" : tensor.last_format;
   if (CarriesS(tensor.tensor)) text += " at S = " + ShortNumber(tensor.last_scale);
@@ -88,23 +84,19 @@ void AddLosses(const std::string& folder, ArmResult& arm) {
   const RunRecord record = ReadRecord(options);
   arm.lost = LostTextOf(record);
   if (const telemetry::TensorTotals* most = telemetry::LostMost(record.layers)) {
-    arm.lost_tensor = most->layer + "." + most->tensor;
+    arm.lost_tensor = most->name();
     arm.lost_pct = most->lost_mean();
     arm.cause = CauseOf(*most);
   }
   arm.sums = telemetry::AccumulatorLines(record.layers.sums());
   for (const telemetry::TensorTotals& tensor : record.layers.tensors())
     if (!telemetry::IsOfChanges(tensor.tensor) && tensor.lost_mean() > 0)
-      arm.worst.emplace_back(tensor.layer + "." + tensor.tensor, tensor.lost_mean());
+      arm.worst.emplace_back(tensor.name(), tensor.lost_mean());
   std::stable_sort(arm.worst.begin(), arm.worst.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   if (arm.worst.size() > kWorst) arm.worst.resize(kWorst);
-  for (const Advice& advice : FindAdvice(options, record)) {
-    std::string keys;
-    for (const auto& [key, value] : advice.keys)
-      keys += (keys.empty() ? "" : ", ") + key + ": " + value;
-    arm.advice.push_back(advice.section + ": {" + keys + "}  # " + advice.reason);
-  }
+  for (const Advice& advice : FindAdvice(options, record))
+    arm.advice.push_back(FlowOf(advice) + "  # " + advice.reason);
 }
 
 // Why a training is of no use; "": it is.

@@ -1,14 +1,12 @@
 // Which trainings there are, and the configuration of each, as a file that `train` reads.
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 
 #include "config/load.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/file.h"
 #include "io/machine.h"
-#include "io/text.h"
 #include "judge/serving.h"
 #include "run/assemble/assemble.h"
 #include "run/fork/fork.h"

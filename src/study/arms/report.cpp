@@ -38,8 +38,7 @@ OrderedJson ArmJson(const ArmResult& arm, const ArmResult& baseline) {
 }  // namespace
 
 std::string StepsText(const Measured& measured, const ArmPlan& plan) {
-  return Counted(plan.steps, "step") + " of " +
-         Counted(static_cast<std::int64_t>(plan.seeds.size()), "seed") +
+  return Counted(plan.steps, "step") + " of " + Counted(std::ssize(plan.seeds), "seed") +
          "; loss: the mean of the last " + std::to_string(measured.window);
 }
 

@@ -10,6 +10,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "study/blame/findings.h"
+#include "study/output.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"
@@ -63,28 +64,7 @@ std::string TroubleText(const std::string& trouble) {
          ". What changes in a run that does not train says little of its formats.";
 }
 
-}  // namespace
-
-void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) {
-  RequireRun(options.folder);
-  const run::ForkSource source = run::ForkSource::OfRun(options.folder, options.threads);
-  std::vector<Suspect> suspects = Suspects(source, options.by);
-  Forks forks(source, options, log);
-  Judge(source, forks, suspects);
-  log.SetStatus("");
-  // Judge has run this fork already, so it is only looked up here.
-  const std::string& trouble = AsItWas(source, forks).trouble;
-  if (!options.picture.empty())
-    WriteFileAtomically(
-        options.picture,
-        BlamePicture(suspects, source.config().name + ": " + WhatIsMeasured(options) +
-                                   " from step " + std::to_string(source.step()) + " on"));
-  if (options.view == View::kJson) return PrintBlameJson(source, options, suspects, trouble, out);
-  if (options.view != View::kCsv) return PrintBlame(source, options, suspects, trouble, out);
-  if (!trouble.empty()) log.Warning(TroubleText(trouble));
-  PrintCsv(suspects, out);
-}
-
+// A table of those above the noise, and the names of the others. trouble: of the fork as it was.
 void PrintBlame(const run::ForkSource& source, const BlameOptions& options,
                 const std::vector<Suspect>& suspects, const std::string& trouble,
                 std::ostream& out) {
@@ -128,18 +108,11 @@ std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string
     if (std::isfinite(s.effect)) most = std::max({most, s.effect, s.noise});
   if (most == 0) most = 1;
   const int height = kTop + kRow * static_cast<int>(suspects.size()) + 16;
-  // Names come from a file and go into XML.
-  const auto escaped = [](const std::string& text) {
-    std::string safe;
-    for (const char c : Visible(text))
-      safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-    return safe;
-  };
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" " +
                     Formatted("viewBox=\"0 0 %d %d\"", kLeft + kBars + 40, height) +
                     " font-family=\"sans-serif\" font-size=\"13\">\n"
                     "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-  svg += "<text x=\"12\" y=\"20\" font-size=\"15\">" + escaped(title) + "</text>\n" +
+  svg += "<text x=\"12\" y=\"20\" font-size=\"15\">" + Html(title) + "</text>\n" +
          "<text x=\"12\" y=\"40\" fill=\"#666\">what changes with it in fp32; the line: noise of "
          "twins; dark: above twice that</text>\n";
   for (std::size_t i = 0; i < suspects.size(); ++i) {
@@ -147,16 +120,34 @@ std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string
     const int y = kTop + kRow * static_cast<int>(i);
     const double share = std::isfinite(s.effect) ? s.effect / most : 1;
     const double noise = std::isfinite(s.noise) ? s.noise / most : 1;
-    svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kLeft - 8, y + 15) +
-           escaped(CutText(s.name(), 30)) + "</text>\n" +
-           Formatted("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>",
-                     kLeft, y + 3, share * kBars, kRow - 6, s.significant ? "#b3261e" : "#c9c9c9") +
-           escaped(s.name()) +
-           Formatted(": effect %.3g, noise %.3g</title></rect>\n", s.effect, s.noise) +
-           Formatted("<rect x=\"%.1f\" y=\"%d\" width=\"2\" height=\"%d\" fill=\"black\"/>\n",
-                     kLeft + noise * kBars, y + 1, kRow - 2);
+    svg += SvgText(kLeft - 8, y + 15, CutText(s.name(), 30), "end") + "\n" +
+           SvgRect(kLeft, y + 3, share * kBars, kRow - 6, s.significant ? "#b3261e" : "#c9c9c9",
+                   s.name() + Formatted(": effect %.3g, noise %.3g", s.effect, s.noise)) +
+           "\n" + SvgRect(kLeft + noise * kBars, y + 1, 2, kRow - 2, "black") + "\n";
   }
   return svg + "</svg>\n";
+}
+
+}  // namespace
+
+void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) {
+  RequireRun(options.folder);
+  const run::ForkSource source = run::ForkSource::OfRun(options.folder, options.threads);
+  std::vector<Suspect> suspects = Suspects(source, options.by);
+  Forks forks(source, options, log);
+  Judge(source, forks, suspects);
+  log.SetStatus("");
+  // Judge has run this fork already, so it is only looked up here.
+  const std::string& trouble = AsItWas(source, forks).trouble;
+  if (!options.picture.empty())
+    WriteFileAtomically(
+        options.picture,
+        BlamePicture(suspects, source.config().name + ": " + WhatIsMeasured(options) +
+                                   " from step " + std::to_string(source.step()) + " on"));
+  if (options.view == View::kJson) return PrintBlameJson(source, options, suspects, trouble, out);
+  if (options.view != View::kCsv) return PrintBlame(source, options, suspects, trouble, out);
+  if (!trouble.empty()) log.Warning(TroubleText(trouble));
+  PrintCsv(suspects, out);
 }
 
 }  // namespace ada::study

@@ -1,8 +1,7 @@
-// The parts of `blame`: which forks of a run there are, how far apart two of them end, what is a
-// finding, and how that is shown.
-// blame.cpp calls Suspects, Judge and Print in this order; forks.cpp runs and remembers trainings.
+// The parts of `blame`: which forks of a run there are, how far apart two of them end, and what is
+// a finding. blame.cpp calls Suspects and Judge in this order; forks.cpp runs and remembers
+// trainings.
 #pragma once
-#include <iosfwd>
 #include <map>
 #include <set>
 #include <string>
@@ -72,13 +71,5 @@ const run::ForkResult& AsItWas(const run::ForkSource& source, Forks& forks);
 // Fills in effect, noise and significant, and puts those that are significant first, the worst of
 // them before the others.
 void Judge(const run::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
-
-// Prints a table of those above the noise, and the names of the others. trouble: of the fork as it
-// was.
-void PrintBlame(const run::ForkSource& source, const BlameOptions& options,
-                const std::vector<Suspect>& suspects, const std::string& trouble,
-                std::ostream& out);
-// Returns bars of effects with the noise of each as an SVG.
-std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string& title);
 
 }  // namespace ada::study

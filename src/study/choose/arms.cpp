@@ -4,7 +4,6 @@
 
 #include "config/recipes.h"
 #include "error.h"
-#include "io/data_files.h"
 #include "io/text.h"
 #include "number/blocks/block_format.h"
 #include "scaling/policies/presets.h"

@@ -1,7 +1,6 @@
-// The parts of `choose`: its arms, the verdict, and what is printed. choose.cpp has the engine of
-// arms (study/arms) train them.
+// The parts of `choose`: its arms, the verdict, and its page. choose.cpp has the engine of arms
+// (study/arms) train them.
 #pragma once
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -20,14 +19,6 @@ struct Verdict {
   std::string surer;            // what would make it surer
   std::string text() const;     // all of it
 };
-// The cheapest arm whose loss stays within the budget of the baseline's; the baseline where none
-// does. `budget`: a share of the baseline's loss.
-Verdict FindVerdict(const Measured& measured, const ArmPlan& plan, double budget);
-
-void PrintChoice(const Measured& measured, const ArmPlan& plan, const Verdict& verdict,
-                 std::ostream& out);
-void PrintChoiceJson(const Measured& measured, const ArmPlan& plan, const Verdict& verdict,
-                     double budget, std::ostream& out);
 // A page that needs no other file: the verdict, loss minus baseline by step, the worst layers.
 std::string ChoicePage(const Measured& measured, const ArmPlan& plan, const Verdict& verdict);
 

@@ -7,6 +7,7 @@
 #include "io/text.h"
 #include "study/choose/choice.h"
 #include "study/output.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -68,13 +69,9 @@ class Curves {
     std::string svg =
         Formatted("<svg viewBox=\"0 0 %d %d\" role=\"img\" ", kPageWidth, kCurveHeight) +
         "aria-label=\"loss minus baseline by step\">\n" + Axes();
-    svg += Formatted("<rect x=\"%d\" y=\"%.1f\" width=\"%d\" ", kCurveLeft, Y(2 * noise_),
-                     kCurveRight - kCurveLeft) +
-           Formatted("height=\"%.1f\" fill=\"#ddd\" fill-opacity=\"0.6\">",
-                     Y(-2 * noise_) - Y(2 * noise_)) +
-           "<title>twice what chance alone changes</title></rect>\n";
-    svg += Formatted("<line x1=\"%d\" y1=\"%.1f\" ", kCurveLeft, Y(0)) +
-           Formatted("x2=\"%d\" y2=\"%.1f\" stroke=\"#555\"/>\n", kCurveRight, Y(0));
+    svg += SvgBand(kCurveLeft, Y(2 * noise_), kCurveRight - kCurveLeft,
+                   Y(-2 * noise_) - Y(2 * noise_), "twice what chance alone changes") +
+           "\n" + SvgLine(kCurveLeft, Y(0), kCurveRight, Y(0), "#555") + "\n";
     for (std::size_t arm = 1; arm < curves_.size(); ++arm) svg += Curve(arm);
     return svg + "</svg>\n";
   }
@@ -92,18 +89,14 @@ class Curves {
   std::string Axes() const {
     std::string svg;
     const double tick = TickOf(high_ - low_);
-    for (double at = std::ceil(low_ / tick) * tick; at <= high_; at += tick) {
-      svg +=
-          Formatted("<line x1=\"%d\" y1=\"%.1f\" ", kCurveLeft, Y(at)) +
-          Formatted("x2=\"%d\" y2=\"%.1f\" stroke=\"#eee\"/>", kCurveRight, Y(at)) +
-          Formatted("<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", kCurveLeft - 6, Y(at) + 4) +
-          (std::fabs(at) < tick / 2 ? "0</text>\n" : Formatted("%+.3g</text>\n", at));
-    }
+    for (double at = std::ceil(low_ / tick) * tick; at <= high_; at += tick)
+      svg += SvgLine(kCurveLeft, Y(at), kCurveRight, Y(at), "#eee") +
+             SvgText(kCurveLeft - 6, Y(at) + 4,
+                     std::fabs(at) < tick / 2 ? "0" : Formatted("%+.3g", at), "end") +
+             "\n";
     for (int part = 0; part <= 4; ++part) {
       const double step = static_cast<double>(plan_.steps) * part / 4;
-      svg += Formatted("<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", X(step),
-                       kCurveBottom + 20) +
-             Formatted("%.0f</text>\n", step);
+      svg += SvgText(X(step), kCurveBottom + 20, Formatted("%.0f", step), "middle") + "\n";
     }
     return svg;
   }
@@ -165,13 +158,10 @@ std::string WorstBars(const Measured& results) {
                       kRow * static_cast<int>(arm.worst.size()));
     int y = 0;
     for (const auto& [tensor, pct] : arm.worst) {
-      html += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kNames - 8, y + 14) +
-              Html(tensor) + "</text>" +
-              Formatted("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" ", kNames, y + 3,
-                        kBar * pct / most, kRow - 6) +
-              "fill=\"" + (i == 0 ? "#999" : ColorOf(i)) + "\"/>" +
-              Formatted("<text x=\"%.1f\" y=\"%d\">%.3g %%</text>\n",
-                        kNames + kBar * pct / most + 6, y + 14, pct);
+      const double width = kBar * pct / most;
+      html += SvgText(kNames - 8, y + 14, tensor, "end") +
+              SvgRect(kNames, y + 3, width, kRow - 6, i == 0 ? "#999" : ColorOf(i)) +
+              SvgText(kNames + width + 6, y + 14, PercentText(pct)) + "\n";
       y += kRow;
     }
     html += "</svg>\n";
@@ -192,8 +182,7 @@ std::string ChoicePage(const Measured& results, const ArmPlan& plan, const Verdi
           "</th><th>sd</th><th>share</th><th>skips</th><th>bits</th><th>moved</th>"
           "<th>lost most</th></tr>\n" +
           ArmRows(results, verdict) + "</table>\n";
-  html += "<p>" + Counted(plan.steps, "step") + ", " +
-          Counted(static_cast<std::int64_t>(plan.seeds.size()), "seed") +
+  html += "<p>" + Counted(plan.steps, "step") + ", " + Counted(std::ssize(plan.seeds), "seed") +
           "; a loss is the mean of the last " + std::to_string(results.window) +
           " steps. Bits are those of an operand's value in a matmul.</p>\n";
   html += "<h2>Loss minus that of " + baseline + ", by step</h2>\n" + Curves(results, plan).Svg();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <ostream>
-#include <string_view>
 #include <vector>
 
 #include "io/shown_text.h"

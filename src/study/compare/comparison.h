@@ -40,6 +40,8 @@ struct RunResults {
 // missing or broken.
 RunResults ReadResults(const std::string& folder, const config::Config& config);
 
+// What decides which evaluation of a split is best: the first metric of all classes, or top-1.
+telemetry::Metric DecidingMetric(const telemetry::SplitTotals& split);
 // Prints a table of both and the differences.
 void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out);
 

@@ -1,8 +1,6 @@
 // Scale and underflow of dx layer by layer, from underflow.csv. Means over logged steps are
 // geometric for scales, which move by factors, and arithmetic for shares.
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <map>
 #include <ostream>
 #include <string_view>

@@ -49,10 +49,7 @@ std::string JudgedText(const ComparedRun& run) {
   const telemetry::SplitTotals* split = JudgedSplit(run);
   if (split == nullptr) return "-";
   if (run.results.language) return Formatted("%.4f", split->last.loss);
-  const double share = split->decided_by_classes()
-                           ? telemetry::MetricsOf(*split->last_all).front().value
-                           : split->last.top1;
-  return Formatted("%.2f %%", 100 * share);
+  return Formatted("%.2f %%", 100 * DecidingMetric(*split).value);
 }
 
 // "bf16 (A, C), fp16 (B)": each value with the runs that have it.
@@ -87,9 +84,9 @@ void SortForReading(std::vector<VariedKey>& keys) {
 void PrintVariedKeys(std::vector<VariedKey> keys, std::ostream& out) {
   constexpr std::size_t kMostKeys = 16;
   out << "\nconfiguration: "
-      << (keys.empty() ? "the same"
-                       : Counted(static_cast<std::int64_t>(keys.size()), "key") +
-                             (keys.size() == 1 ? " differs" : " differ"))
+      << (keys.empty()
+              ? "the same"
+              : Counted(std::ssize(keys), "key") + (keys.size() == 1 ? " differs" : " differ"))
       << '\n';
   SortForReading(keys);
   for (std::size_t i = 0; i < std::min(keys.size(), kMostKeys); ++i)
@@ -108,9 +105,9 @@ void PrintTableOfRuns(const std::vector<ComparedRun>& runs, std::ostream& out) {
     table.Row({run.letter, run.results.state, std::to_string(run.results.totals.steps()),
                std::to_string(run.results.totals.skipped()),
                LossNumber(run.results.totals.epoch_loss()), JudgedText(run),
-               most == nullptr ? "-"
-                               : CutText(most->layer + "." + most->tensor, 22) +
-                                     Formatted(" %.3g %%", most->lost_mean())});
+               most == nullptr
+                   ? "-"
+                   : CutText(most->name(), 22) + Formatted(" %.3g %%", most->lost_mean())});
   }
   table.Print(out, kTerminalWidth);
 }

@@ -1,13 +1,11 @@
 // The table of results, and the last line of the page. Which rows there are depends on what the
 // runs were judged by: top-1, metrics by class (segmentation, detection), or bits and perplexity
 // (language).
-#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
-#include <set>
 #include <vector>
 
 #include "config/load.h"
@@ -32,126 +30,98 @@ std::string Rounded(double value, int digits) {
   return NineDigits(rounded == 0 ? 0 : rounded);
 }
 
-// The part of the table that compares numbers.
-// Adds rows to a table: each is a function of a run's results, asked of both.
-class Numbers {
- public:
-  Numbers(const RunResults& a, const RunResults& b, TextTable& table)
-      : a_(a), b_(b), table_(table) {}
+// A row of the table: a number of a run, or nothing where the run has none.
+struct Figure {
+  std::string what;
+  std::optional<double> value;
+  int digits = 0;
+};
 
-  using Value = std::function<std::optional<double>(const RunResults&)>;
-  // The same, asked of language models alone, or of all other runs.
-  // Loss and accuracy exist for every run, but bits and perplexity mean nothing for images, and
-  // top-1 of tokens has another name.
-  static Value OfText(const Value& value, bool language = true) {
-    return [value, language](const RunResults& run) {
-      return run.language == language ? value(run) : std::nullopt;
-    };
-  }
-  // No row where neither run has such a number.
-  void Row(const std::string& what, const Value& value, int digits) {
-    const std::optional<double> a = value(a_), b = value(b_);
-    if (!a && !b) return;
-    const auto text = [&](std::optional<double> v) { return v ? Rounded(*v, digits) : "-"; };
-    std::optional<double> difference;
-    if (a && b) difference = *b - *a;
-    table_.Row({what, text(a), text(b), (difference > 0.0 ? "+" : "") + text(difference)});
-  }
-
- private:
-  const RunResults &a_, &b_;
-  TextTable& table_;
+// A split on which either run was evaluated. metrics: by class, those of the first run that has
+// some; a run of another task has none of them.
+struct ComparedSplit {
+  std::string name;
+  std::vector<telemetry::Metric> metrics;
 };
 
 // Null where the run was not evaluated on it.
 const telemetry::SplitTotals* Split(const RunResults& run, const std::string& name) {
-  for (const telemetry::SplitTotals& split : run.totals.evaluations()) {
+  for (const telemetry::SplitTotals& split : run.totals.evaluations())
     if (split.last.split == name) return &split;
-  }
   return nullptr;
 }
 
-// Rows of metrics by class; returns whether there are any.
-// Which metrics there are is taken from the first run that has some; a run of another task shows
-// "-".
-bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& name,
-                Numbers& numbers) {
-  std::vector<telemetry::Metric> metrics;
-  for (const RunResults* run : {&a, &b}) {
-    const telemetry::SplitTotals* split = Split(*run, name);
-    if (split != nullptr && split->decided_by_classes() && metrics.empty())
-      metrics = telemetry::MetricsOf(*split->last_all);
-  }
-  using All = std::optional<telemetry::ClassRow> telemetry::SplitTotals::*;
-  const auto of = [&name](const std::string& key, All when) {
-    return [&name, key, when](const RunResults& run) -> std::optional<double> {
-      const telemetry::SplitTotals* split = Split(run, name);
-      if (split == nullptr || !(split->*when)) return std::nullopt;
-      for (const telemetry::Metric& metric : telemetry::MetricsOf(*(split->*when)))
-        if (metric.key == key) return 100 * metric.value;
-      return std::nullopt;
-    };
-  };
-  for (std::size_t i = 0; i < metrics.size(); ++i) {
-    const telemetry::Metric& m = metrics[i];
-    numbers.Row(name + " " + m.name + " %", of(m.key, &telemetry::SplitTotals::last_all), 3);
-    if (i > 0) continue;
-    numbers.Row(name + " " + m.name + " %, best", of(m.key, &telemetry::SplitTotals::best_all), 3);
-  }
-  return !metrics.empty();
-}
-
-// Rows of what language models are judged by on a split; `of`: from a function of the split's
-// totals to one of a run.
-template <class Of>
-void AddText(const std::string& name, const Of& of, Numbers& numbers) {
-  const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&),
-                       int digits) {
-    numbers.Row(name + what, Numbers::OfText(of(value)), digits);
-  };
-  row(
-      " loss, best", [](const auto& s) { return s.best.loss; }, 6);
-  const Numbers::Value bits = of([](const auto& s) { return telemetry::Bits(s.last.loss); });
-  numbers.Row(
-      name + " bits per byte",
-      [&](const RunResults& run) { return run.bytes ? bits(run) : std::nullopt; }, 6);
-  row(
-      " perplexity", [](const auto& s) { return telemetry::Perplexity(s.last.loss); }, 4);
-  row(
-      " accuracy %", [](const auto& s) { return 100 * s.last.top1; }, 3);
-}
-
-void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
-  std::set<std::string> splits;
-  for (const RunResults* run : {&a, &b}) {
-    for (const auto& split : run->totals.evaluations()) splits.insert(split.last.split);
-  }
-  for (const std::string& name : splits) {
-    const auto of = [&name](double (*value)(const telemetry::SplitTotals&)) {
-      return [&name, value](const RunResults& run) -> std::optional<double> {
-        const telemetry::SplitTotals* split = Split(run, name);
-        return split == nullptr ? std::nullopt : std::optional(value(*split));
-      };
-    };
-    numbers.Row(name + " loss", of([](const auto& s) { return s.last.loss; }), 6);
-    // Where classes decide, top-1 and top-5 have no meaning.
-    if (AddMetrics(a, b, name, numbers)) continue;
-    AddText(name, of, numbers);
-    const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&)) {
-      numbers.Row(name + what, Numbers::OfText(of(value), false), 3);
-    };
-    row(" top-1 %", [](const auto& s) { return 100 * s.last.top1; });
-    row(" top-1 %, best", [](const auto& s) { return 100 * s.best.top1; });
-    const Numbers::Value top5 = of([](const auto& s) { return 100 * s.last.top5; });
-    const auto if_it_tells = [&](const RunResults& run) {
-      return telemetry::TopFiveTells(run.classes) ? top5(run) : std::nullopt;
-    };
-    numbers.Row(name + " top-5 %", Numbers::OfText(if_it_tells, false), 3);
-  }
+std::vector<ComparedSplit> SplitsOf(const RunResults& a, const RunResults& b) {
+  std::map<std::string, std::vector<telemetry::Metric>> splits;
+  for (const RunResults* run : {&a, &b})
+    for (const telemetry::SplitTotals& split : run->totals.evaluations()) {
+      std::vector<telemetry::Metric>& metrics = splits[split.last.split];
+      if (split.decided_by_classes() && metrics.empty())
+        metrics = telemetry::MetricsOf(*split.last_all);
+    }
+  std::vector<ComparedSplit> all;
+  for (const auto& [name, metrics] : splits) all.push_back({name, metrics});
+  return all;
 }
 
 std::optional<double> IfKnown(double value) {
   return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+// In percent.
+std::optional<double> MetricOf(const std::optional<telemetry::ClassRow>& row,
+                               const std::string& key) {
+  if (!row) return std::nullopt;
+  for (const telemetry::Metric& metric : telemetry::MetricsOf(*row))
+    if (metric.key == key) return 100 * metric.value;
+  return std::nullopt;
+}
+
+// Where classes decide, top-1 and top-5 have no meaning; bits and perplexity mean nothing for
+// images, and top-1 of tokens has another name.
+void AddSplit(const RunResults& run, const ComparedSplit& split, std::vector<Figure>& to) {
+  const telemetry::SplitTotals* found = Split(run, split.name);
+  const telemetry::SplitTotals of = found != nullptr ? *found : telemetry::SplitTotals();
+  const auto add = [&](const std::string& what, bool asked, double value, int digits) {
+    to.push_back({split.name + what,
+                  found != nullptr && asked ? std::optional(value) : std::nullopt, digits});
+  };
+  add(" loss", true, of.last.loss, 6);
+  for (const telemetry::Metric& metric : split.metrics) {
+    const std::string what = split.name + " " + metric.name + " %";
+    to.push_back({what, MetricOf(of.last_all, metric.key), 3});
+    if (&metric == split.metrics.data())
+      to.push_back({what + ", best", MetricOf(of.best_all, metric.key), 3});
+  }
+  if (!split.metrics.empty()) return;
+  const bool text = run.language;
+  add(" loss, best", text, of.best.loss, 6);
+  add(" bits per byte", run.bytes, telemetry::Bits(of.last.loss), 6);
+  add(" perplexity", text, telemetry::Perplexity(of.last.loss), 4);
+  add(" accuracy %", text, 100 * of.last.top1, 3);
+  add(" top-1 %", !text, 100 * of.last.top1, 3);
+  add(" top-1 %, best", !text, 100 * of.best.top1, 3);
+  add(" top-5 %", !text && telemetry::TopFiveTells(run.classes), 100 * of.last.top5, 3);
+}
+
+// The same rows of each run.
+std::vector<Figure> FiguresOf(const RunResults& run, const std::vector<ComparedSplit>& splits) {
+  const telemetry::RunTotals& totals = run.totals;
+  const double loss = totals.epoch_loss();
+  std::vector<Figure> all = {
+      {"steps", static_cast<double>(totals.steps()), 0},
+      {"epoch", static_cast<double>(totals.last().epoch), 0},
+      {"skipped steps", static_cast<double>(totals.skipped()), 0},
+      {"last S (of the logit gradient)", totals.last().scale, 6},
+      {"training loss, mean of the last epoch", loss, 6},
+      {"training perplexity, the same",
+       run.language ? std::optional(telemetry::Perplexity(loss)) : std::nullopt, 4},
+      {"training accuracy %, the same", 100 * totals.epoch_accuracy(), 3}};
+  for (const ComparedSplit& split : splits) AddSplit(run, split, all);
+  all.push_back({"images/s", run.language ? std::nullopt : IfKnown(run.images_per_second), 0});
+  all.push_back({"tokens/s", IfKnown(run.tokens_per_second), 0});
+  all.push_back({"seconds", IfKnown(run.seconds), 1});
+  return all;
 }
 
 double NumberOf(const nlohmann::json& summary, const char* key) {
@@ -174,18 +144,12 @@ struct Judged {
   std::string name, text;
 };
 Judged JudgedBy(const RunResults& run, const std::string& split) {
-  for (const auto& evaluation : run.totals.evaluations()) {
-    if (evaluation.last.split != split) continue;
-    const double loss = evaluation.last.loss;
-    if (run.language)
-      return {"loss", Formatted("%.4g nats, perplexity %.4g", loss, telemetry::Perplexity(loss))};
-    const telemetry::Metric metric =
-        evaluation.decided_by_classes()
-            ? telemetry::MetricsOf(*evaluation.last_all).front()
-            : telemetry::Metric{.key = "", .name = "top-1", .value = evaluation.last.top1};
-    return {metric.name, Formatted("%.2f %%", 100 * metric.value)};
-  }
-  return {};
+  const telemetry::SplitTotals& of = *Split(run, split);
+  const double loss = of.last.loss;
+  if (run.language)
+    return {"loss", Formatted("%.4g nats, perplexity %.4g", loss, telemetry::Perplexity(loss))};
+  const telemetry::Metric metric = DecidingMetric(of);
+  return {metric.name, Formatted("%.2f %%", 100 * metric.value)};
 }
 
 // "1.500 % (A)": the mean over the layers with values other than zero, and how many have none;
@@ -209,6 +173,11 @@ std::string LostText(const ComparedRun& run) {
 }
 
 }  // namespace
+
+telemetry::Metric DecidingMetric(const telemetry::SplitTotals& split) {
+  if (split.decided_by_classes()) return telemetry::MetricsOf(*split.last_all).front();
+  return {.key = "", .name = "top-1", .value = split.last.top1};
+}
 
 // The totals are those of a summary, made from the CSV files by the same class
 // (telemetry/totals.h).
@@ -240,34 +209,17 @@ void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
   out << "\nresults\n";
   TextTable table({"", "A", "B", "B - A"});
   table.Row({"status", a.state, b.state, ""});
-  Numbers numbers(a, b, table);
-  numbers.Row(
-      "steps", [](const RunResults& r) { return double(r.totals.steps()); }, 0);
-  numbers.Row(
-      "epoch", [](const RunResults& r) { return double(r.totals.last().epoch); }, 0);
-  numbers.Row(
-      "skipped steps", [](const RunResults& r) { return double(r.totals.skipped()); }, 0);
-  numbers.Row(
-      "last S (of the logit gradient)", [](const RunResults& r) { return r.totals.last().scale; },
-      6);
-  numbers.Row(
-      "training loss, mean of the last epoch",
-      [](const RunResults& r) { return r.totals.epoch_loss(); }, 6);
-  numbers.Row("training perplexity, the same", Numbers::OfText([](const RunResults& r) {
-                return telemetry::Perplexity(r.totals.epoch_loss());
-              }),
-              4);
-  numbers.Row(
-      "training accuracy %, the same",
-      [](const RunResults& r) { return 100 * r.totals.epoch_accuracy(); }, 3);
-  AddSplits(a, b, numbers);
-  numbers.Row(
-      "images/s",
-      Numbers::OfText([](const RunResults& r) { return IfKnown(r.images_per_second); }, false), 0);
-  numbers.Row(
-      "tokens/s", [](const RunResults& r) { return IfKnown(r.tokens_per_second); }, 0);
-  numbers.Row(
-      "seconds", [](const RunResults& r) { return IfKnown(r.seconds); }, 1);
+  const std::vector<ComparedSplit> splits = SplitsOf(a, b);
+  const std::vector<Figure> of_a = FiguresOf(a, splits), of_b = FiguresOf(b, splits);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const std::optional<double> x = of_a[i].value, y = of_b[i].value;
+    if (!x && !y) continue;
+    const auto text = [&](std::optional<double> value) {
+      return value ? Rounded(*value, of_a[i].digits) : "-";
+    };
+    const std::optional<double> difference = x && y ? std::optional(*y - *x) : std::nullopt;
+    table.Row({of_a[i].what, text(x), text(y), (difference > 0.0 ? "+" : "") + text(difference)});
+  }
   table.Print(out, kTerminalWidth);
 }
 

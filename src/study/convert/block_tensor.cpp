@@ -84,21 +84,9 @@ void AddEach(const std::string& name, const ScaledBlocks& blocks, std::int64_t s
   to.Add(name, DType::kU8, std::move(shape), std::move(bits));
 }
 
-}  // namespace
-
-BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entry,
-                            const BlockFormat& format, std::optional<int> axis, float factor) {
-  BlockTensor tensor;
-  tensor.axis = AxisOf(file, entry, axis);
-  tensor.shape = entry.shape;
-  tensor.layout = BlockLayoutOf(entry.shape, tensor.axis, format.square);
-  tensor.values = ValuesOf(file, entry, factor);
-  tensor.amax = AmaxOf(tensor.values);
-  // The largest scale that a rule may give depends on the type that values come in.
-  tensor.bf16 = entry.dtype == DType::kBF16;
-  return tensor;
-}
-
+// The shape of the tensor of scales: that of the values, with the length of the axis replaced by
+// the number of blocks along it. For square blocks it is [rows of tiles, blocks, the axes after];
+// if they run along axis 0, [blocks, rows of tiles, the axes after axis 1].
 std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format) {
   const std::int64_t rows = tensor.layout.block_rows(format);
   const std::int64_t blocks = tensor.layout.blocks_per_row(format);
@@ -116,12 +104,14 @@ std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFo
   return shape;
 }
 
+// That of the largest magnitudes of rows: 1 in the place of the axis. A scalar has no axis.
 std::vector<std::int64_t> ShapeOfRows(const BlockTensor& tensor) {
   std::vector<std::int64_t> shape = tensor.shape;
   if (!shape.empty()) shape[tensor.axis] = 1;
   return shape;
 }
 
+// These magnitudes; not of square blocks.
 std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor) {
   const std::vector<float> amaxes = RowAmaxesOf(tensor.layout, tensor.values.data());
   const auto matrices = static_cast<std::size_t>(tensor.layout.matrices);
@@ -132,6 +122,7 @@ std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor) {
   return ordered;
 }
 
+// Scales as QuantizeBlocks gives them in the order of that tensor.
 std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
                                  const std::vector<float>& scales) {
   const auto matrices = static_cast<std::size_t>(tensor.layout.matrices);
@@ -147,6 +138,21 @@ std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& f
     }
   }
   return ordered;
+}
+
+}  // namespace
+
+BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entry,
+                            const BlockFormat& format, std::optional<int> axis, float factor) {
+  BlockTensor tensor;
+  tensor.axis = AxisOf(file, entry, axis);
+  tensor.shape = entry.shape;
+  tensor.layout = BlockLayoutOf(entry.shape, tensor.axis, format.square);
+  tensor.values = ValuesOf(file, entry, factor);
+  tensor.amax = AmaxOf(tensor.values);
+  // The largest scale that a rule may give depends on the type that values come in.
+  tensor.bf16 = entry.dtype == DType::kBF16;
+  return tensor;
 }
 
 ScaledBlocks QuantizeTensor(const BlockTensor& tensor, const BlockFormat& format,

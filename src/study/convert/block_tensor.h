@@ -1,17 +1,69 @@
-// A file's tensor on its way to a block-scaled format: its values, the place of its blocks; and
-// what a file keeps of it: decoded values, codes and scales.
+// The tensors of a file that is to be written. A file's tensor on its way to a block-scaled format:
+// its values, the place of its blocks; and what a file keeps of it: decoded values, codes and
+// scales.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "io/tensor_files/safetensors.h"
 #include "number/blocks/block_quantizer.h"
-#include "study/convert/tensor_list.h"
 
 namespace ada::study {
+
+// The endings of what a format keeps of a tensor NAME besides its values.
+inline constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax",
+                      kEightsEnding[] = ".e8", kFoursEnding[] = ".e16";
+
+// Deques keep the places of what they hold, so the spans of items stay valid while more is added.
+// All of a file is in memory before its first byte is written.
+class TensorList {
+ public:
+  void Add(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
+    const std::vector<float>& kept = floats_.emplace_back(std::move(values));
+    items_.push_back(
+        {std::move(name), DType::kF32, std::move(shape), std::as_bytes(std::span(kept)), nullptr});
+  }
+  void Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
+           std::vector<std::byte> bytes) {
+    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
+    items_.push_back({std::move(name), dtype, std::move(shape), kept, nullptr});
+  }
+  // The entry is kept for its type: one that is not read goes out as it came in.
+  void Copy(const TensorEntry& entry, std::vector<std::byte> bytes) {
+    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
+    items_.push_back({entry.name, entry.dtype, entry.shape, kept, &entry});
+  }
+  // Large elements first, so that every tensor lies at a multiple of its element's size.
+  void GoTo(SafetensorsWriter& writer) {
+    std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
+      return BytesOf(a.dtype) > BytesOf(b.dtype);
+    });
+    for (const Item& item : items_) {
+      if (item.copied != nullptr)
+        writer.AddCopy(*item.copied, item.bytes);
+      else
+        writer.Add(item.name, item.dtype, item.shape, item.bytes);
+    }
+  }
+
+ private:
+  struct Item {
+    std::string name;
+    DType dtype;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;
+    const TensorEntry* copied;
+  };
+  std::deque<std::vector<float>> floats_;
+  std::deque<std::vector<std::byte>> bytes_;
+  std::vector<Item> items_;
+};
 
 // Values are in the file's order; `layout` says where rows and blocks lie among them, as
 // QuantizeBlocks (number/blocks/) wants it. convert and inspect make one a tensor and drop it.
@@ -29,20 +81,6 @@ struct BlockTensor {
 // where it has no such axis.
 BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entry,
                             const BlockFormat& format, std::optional<int> axis, float factor);
-
-// The shape of the tensor of scales: that of the values, with the length of the axis replaced by
-// the number of blocks along it. For square blocks it is [rows of tiles, blocks, the axes after];
-// if they run along axis 0, [blocks, rows of tiles, the axes after axis 1].
-std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format);
-
-// That of the largest magnitudes of rows: 1 in the place of the axis. A scalar has no axis.
-std::vector<std::int64_t> ShapeOfRows(const BlockTensor& tensor);
-// These magnitudes, of the tensor's values; not of square blocks.
-std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor);
-
-// Puts scales in the order of that tensor; they come as QuantizeBlocks gives them.
-std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
-                                 const std::vector<float>& scales);
 
 // --- As files keep it ---
 

@@ -13,7 +13,6 @@
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/convert/block_tensor.h"
-#include "study/convert/tensor_list.h"
 
 namespace ada::study {
 namespace {
@@ -98,9 +97,9 @@ void NoteCopies(const SafetensorsFile& file, const ConvertOptions& options, std:
     if (entry.dtype == DType::kOther && GlobMatch(options.tensors, entry.name))
       names[entry.dtype_text()].push_back(Visible(entry.name));
   for (const auto& [type, of_type] : names)
-    notes << Visible(file.path()) << ": "
-          << Counted(static_cast<std::int64_t>(of_type.size()), "tensor") << " of type " << type
-          << ", which is not read, copied as it stands: " << FirstNames(of_type, kNamed) << '\n';
+    notes << Visible(file.path()) << ": " << Counted(std::ssize(of_type), "tensor") << " of type "
+          << type << ", which is not read, copied as it stands: " << FirstNames(of_type, kNamed)
+          << '\n';
 }
 
 // The names that --save-scales adds must be free.

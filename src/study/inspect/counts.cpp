@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/rounding/count_rounding.h"
+#include "study/convert/block_tensor.h"
 #include "study/inspect/inspected.h"
 
 namespace ada::study {
@@ -133,6 +134,18 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
     row.range_log2 = std::isfinite(ratio) ? std::log2(ratio)
                                           : std::log2(count.largest) - std::log2(count.smallest);
   }
+  return row;
+}
+
+BlockCountRow BlockCountRowOf(const SafetensorsFile& file, const TensorEntry& entry,
+                              const BlockFormat& format, std::optional<int> axis, double scale) {
+  const BlockTensor tensor = ReadBlockTensor(file, entry, format, axis, 1);
+  BlockCounts counts;
+  QuantizeBlocks(format, tensor.layout, tensor.amax, tensor.bf16, tensor.values.data(), {},
+                 &counts);
+  BlockCountRow row;
+  row.Take(counts);
+  row.tensor = entry.name, row.format = FormatName(format), row.scale = scale;
   return row;
 }
 

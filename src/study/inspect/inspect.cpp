@@ -1,9 +1,9 @@
 // Which tensors and layers are looked at, and in which form they are shown.
 // inspect reads a safetensors file, any file with names of a run's dump (NAME.x, NAME.dy ...) or
 // others.
-#include <algorithm>
 #include <cstdlib>
 #include <ostream>
+#include <type_traits>
 
 #include "error.h"
 #include "io/tensor_files/safetensors.h"
@@ -89,13 +89,12 @@ class Layers {
   std::vector<std::string> notes_;
 };
 
-void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options,
-                   const NumberFormat& format, const CarriedScales& carried, std::ostream& out) {
-  PrintCsvHeader<CountRow>(out);
-  EachShown(file, options, [&](const TensorEntry& entry) {
-    PrintCsvRow(CountRowOf(entry, format, CountTensor(file, entry, format, carried.Of(entry))),
-                out);
-  });
+// A row of `--csv counts` for each tensor, which `row_of` makes.
+template <class RowOf>
+void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options, const RowOf& row_of,
+                   std::ostream& out) {
+  PrintCsvHeader<std::invoke_result_t<RowOf, const TensorEntry&>>(out);
+  EachShown(file, options, [&](const TensorEntry& entry) { PrintCsvRow(row_of(entry), out); });
 }
 
 void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& out,
@@ -103,50 +102,49 @@ void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& 
   PrintCsvHeader<MethodRow>(out);
   for (const LayerLine& line : layers.lines())
     for (const MethodScale& scale : line.scales)
-      PrintCsvRow(MethodRowOf(line.layer->name, scale, NineDigits, ShortestText), out);
+      PrintCsvRow(MethodRowOf(line.layer->name, scale), out);
   for (const std::string& note : layers.notes()) notes << note << '\n';
   if (layers.none())
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
 }
 
-// A stage of a decision: a number, or null where it was not taken.
-OrderedJson StageJson(const std::string& text) {
-  return text.empty() ? OrderedJson() : OrderedJson(std::strtod(text.c_str(), nullptr));
-}
-
-OrderedJson MethodJson(const MethodRow& row) {
-  return {{"layer", row.layer},
-          {"method", row.method},
-          {"fan", row.fan},
-          {"scale_in", row.scale_in},
-          {"unbound", StageJson(row.unbound)},
-          {"bound", StageJson(row.bound)},
-          {"pow2", StageJson(row.pow2)},
-          {"alpha", StageJson(row.alpha)},
-          {"scale_out", StageJson(row.scale_out)},
-          {"limit", row.limit},
-          {"error", row.error}};
-}
-
-// The rows of both CSVs.
-void ShowJson(const SafetensorsFile& file, const InspectOptions& options,
-              const NumberFormat& format, const Layers& layers, const CarriedScales& carried,
-              std::ostream& out) {
+// The rows of both CSVs. layers: null of a block-scaled format, for which adaptive chooses nothing.
+template <class RowOf>
+void ShowJson(const SafetensorsFile& file, const InspectOptions& options, const RowOf& row_of,
+              const Layers* layers, std::ostream& out) {
   OrderedJson json = CommandJson("inspect");
   json["file"] = options.path;
-  json["format"] = FormatName(format);
+  json["format"] = FormatName(options.format);
   json["tensors"] = OrderedJson::array();
-  EachShown(file, options, [&](const TensorEntry& entry) {
-    const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
-    json["tensors"].push_back(RowJson(CountRowOf(entry, format, count)));
-  });
+  EachShown(file, options,
+            [&](const TensorEntry& entry) { json["tensors"].push_back(RowJson(row_of(entry))); });
   json["scales"] = OrderedJson::array();
-  for (const LayerLine& line : layers.lines())
-    for (const MethodScale& scale : line.scales)
-      json["scales"].push_back(
-          MethodJson(MethodRowOf(line.layer->name, scale, ShortestText, ShortestText)));
-  json["notes"] = layers.notes();
+  json["notes"] = OrderedJson::array();
+  if (layers != nullptr) {
+    for (const LayerLine& line : layers->lines())
+      for (const MethodScale& scale : line.scales)
+        json["scales"].push_back(RowJson(MethodRowOf(line.layer->name, scale)));
+    json["notes"] = layers->notes();
+  }
   PrintJson(json, out);
+}
+
+// One tensor at a time is in memory; of the others only the figures stay.
+template <class RowOf>
+void ShowBlockText(const SafetensorsFile& file, const InspectOptions& options,
+                   const BlockFormat& format, const RowOf& row_of, std::ostream& out) {
+  const bool all = options.output == Output::kAll;
+  PrintBlockFormat(format, out);
+  std::vector<BlockCountRow> rows;
+  std::vector<const TensorEntry*> skipped;
+  const auto take = [&](const TensorEntry& entry) {
+    rows.push_back(row_of(entry));
+    if (all) PrintBlockCount(entry, rows.back(), out);
+  };
+  EachShown(file, options, take, [&](const TensorEntry& entry) { skipped.push_back(&entry); });
+  if (!all) PrintBlockTable(std::move(rows), out);
+  for (const TensorEntry* entry : skipped) PrintSkipped(*entry, out);
+  if (!all) out << "--all: why values are lost, and the spread of the scales\n";
 }
 
 // Reads each tensor once; the short view keeps its counts to sort them, that of --all prints at
@@ -157,18 +155,18 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
   const bool all = options.output == Output::kAll;
   PrintFormat(format, out);
   if (all) PrintMarks(out);
-  std::vector<TensorLine> lines;
+  std::vector<CountRow> rows;
   std::vector<const TensorEntry*> skipped;
   const auto take = [&](const TensorEntry& entry) {
     const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
     if (all) PrintCount(entry, format, count, out);
-    lines.push_back({&entry, count.stats, count.scale, count.largest});
+    rows.push_back(CountRowOf(entry, format, count));
   };
   EachShown(file, options, take, [&](const TensorEntry& entry) {
     all ? PrintSkipped(entry, out) : skipped.push_back(&entry);
   });
   if (!all) {
-    PrintTensors(lines, out);
+    PrintTensors(std::move(rows), out);
     for (const TensorEntry* entry : skipped) PrintSkipped(*entry, out);
     PrintLayers(layers.lines(), out);
   } else {
@@ -180,6 +178,26 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
         << (layers.passing() == 1 ? " hands" : " hand")
         << " on the scale that comes: none is chosen\n";
   if (!all) out << "--all: histograms, moments, and the stages of each decision\n";
+}
+
+// Throws ConfigError for what `inspect` cannot do with a block-scaled format, and for an axis with
+// a plain one.
+void CheckBlockOptions(const InspectOptions& options) {
+  const std::string name = FormatName(options.format);
+  if (!std::holds_alternative<BlockFormat>(options.format)) {
+    if (options.axis)
+      throw ConfigError("--axis: " + name +
+                        " has no scales of blocks; expected a block-scaled --format");
+    return;
+  }
+  if (options.output == InspectOptions::Output::kScales)
+    throw ConfigError("--csv scales: adaptive chooses scales for plain formats, and " + name +
+                      " has scales of its own; expected --csv counts");
+  // Refused rather than ignored: the user asked for something that is not shown.
+  if (!options.overrides.empty())
+    throw ConfigError("--set " + options.overrides.front().first +
+                      ": changes what adaptive chooses, which is not shown for " + name +
+                      "; leave it out");
 }
 
 }  // namespace
@@ -208,15 +226,23 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
   const SafetensorsFile file = SafetensorsFile::Open(options.path);
   const CarriedScales carried(file, options.scale_in, start);
   CheckTensorsGlob(file, options.tensors);
-  if (const auto* blocks = std::get_if<BlockFormat>(&options.format))
-    return InspectBlocks(
-        file, options, *blocks, [&](const TensorEntry& entry) { return carried.Of(entry); }, out);
+  if (const auto* blocks = std::get_if<BlockFormat>(&options.format)) {
+    const auto row_of = [&](const TensorEntry& entry) {
+      return BlockCountRowOf(file, entry, *blocks, options.axis, carried.Of(entry));
+    };
+    if (options.output == Output::kCounts) return ShowCsvCounts(file, options, row_of, out);
+    if (options.output == Output::kJson) return ShowJson(file, options, row_of, nullptr, out);
+    return ShowBlockText(file, options, *blocks, row_of, out);
+  }
   const NumberFormat& format = std::get<NumberFormat>(options.format);
-  if (options.output == Output::kCounts) return ShowCsvCounts(file, options, format, carried, out);
+  const auto row_of = [&](const TensorEntry& entry) {
+    return CountRowOf(entry, format, CountTensor(file, entry, format, carried.Of(entry)));
+  };
+  if (options.output == Output::kCounts) return ShowCsvCounts(file, options, row_of, out);
   // Reads and decides; not needed for counts.
   const Layers layers(file, options, format, adaptive, carried);
   if (options.output == Output::kJson)
-    ShowJson(file, options, format, layers, carried, out);
+    ShowJson(file, options, row_of, &layers, out);
   else if (options.output == Output::kScales)
     ShowCsvScales(layers, options.path, out, notes);
   else

@@ -54,6 +54,30 @@ struct CountRow {
   std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
   double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l2 = NAN;
   std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<CountRow>>({
+        {"tensor", &CountRow::tensor},
+        {"format", &CountRow::format},
+        {"scale", &CountRow::scale, kExact | kPlain},
+        {"numel", &CountRow::numel},
+        {"zeros", &CountRow::zeros},
+        {"underflow", &CountRow::underflow},
+        {"underflow_pct_nonzero", &CountRow::underflow_pct_nonzero, kPlain | kEmptyNan},
+        {"underflow_pct_numel", &CountRow::underflow_pct_numel, kPlain | kEmptyNan},
+        {"subnormal", &CountRow::subnormal},
+        {"overflow", &CountRow::overflow},
+        {"inf", &CountRow::inf},
+        {"nan", &CountRow::nan},
+        {"min_abs", &CountRow::min_abs, kPlain | kEmptyNan},
+        {"max_abs", &CountRow::max_abs, kPlain},
+        {"mean", &CountRow::mean, kPlain},
+        {"std", &CountRow::std, kPlain},
+        {"l2", &CountRow::l2, kPlain},
+        {"range_log2", &CountRow::range_log2, kPlain},
+    });
+  }
 };
 // Moments and magnitudes are unscaled there, counts are those of the scaled values.
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
@@ -62,16 +86,25 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const 
 struct BlockCountRow : telemetry::BlockFigures {
   std::string tensor, format;
   double scale = 1;  // that the values carry
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return telemetry::Joined(std::to_array<telemetry::Column<BlockCountRow>>({
+                                 {"tensor", &BlockCountRow::tensor},
+                                 {"format", &BlockCountRow::format},
+                                 {"scale", &BlockCountRow::scale, kExact | kPlain},
+                             }),
+                             telemetry::BlockColumns<BlockCountRow>());
+  }
 };
 
-// Throws ConfigError for what `inspect` cannot do with a block-scaled format, and for an axis with
-// a plain one.
-void CheckBlockOptions(const InspectOptions& options);
-// Prints what a block-scaled format keeps of the tensors, in the form of `options.output`;
-// `carried` gives the S of each.
-void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
-                   const BlockFormat& format,
-                   const std::function<double(const TensorEntry&)>& carried, std::ostream& out);
+BlockCountRow BlockCountRowOf(const SafetensorsFile& file, const TensorEntry& entry,
+                              const BlockFormat& format, std::optional<int> axis, double scale);
+// These print what a block-scaled format is and keeps of the tensors: a line a tensor, those that
+// lose most first; every figure of one.
+void PrintBlockFormat(const BlockFormat& format, std::ostream& out);
+void PrintBlockTable(std::vector<BlockCountRow> rows, std::ostream& out);
+void PrintBlockCount(const TensorEntry& entry, const BlockCountRow& row, std::ostream& out);
 
 // A layer of a file: NAME.dy, with NAME.w or NAME.factor where there is one.
 // It points to entries of the file that it was found in, which must outlive it.
@@ -137,23 +170,32 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
                                   const config::AdaptiveOverrides& adaptive,
                                   const NumberFormat& format, float scale_in);
 
-// A row of `--csv scales`. The texts are empty where a stage was not taken.
+// A row of `--csv scales`; nothing where a stage was not taken.
 struct MethodRow {
   std::string layer, method;
   double fan = 1, scale_in = 1;
-  std::string unbound, bound, pow2, alpha, scale_out, limit, error;
-};
-// Numbers are shown by `number`, scales by `exact`.
-MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
-                      std::string (*number)(double), std::string (*exact)(double));
+  std::optional<double> unbound, bound, pow2, alpha, scale_out;
+  std::string limit, error;
 
-// A tensor of the short view, with what it is ranked by.
-struct TensorLine {
-  const TensorEntry* entry = nullptr;
-  TensorStats stats;
-  double scale = 1;
-  double largest = 0;  // the largest finite magnitude
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<MethodRow>>({
+        {"layer", &MethodRow::layer},
+        {"method", &MethodRow::method},
+        {"fan", &MethodRow::fan, kPlain},
+        {"scale_in", &MethodRow::scale_in, kExact | kPlain},
+        {"unbound", &MethodRow::unbound, kPlain},
+        {"bound", &MethodRow::bound, kPlain},
+        {"pow2", &MethodRow::pow2, kExact | kPlain},
+        {"alpha", &MethodRow::alpha, kExact | kPlain},
+        {"scale_out", &MethodRow::scale_out, kExact | kPlain},
+        {"limit", &MethodRow::limit},
+        {"error", &MethodRow::error},
+    });
+  }
 };
+MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale);
+
 // A layer of the short view.
 struct LayerLine {
   const FileLayer* layer = nullptr;
@@ -162,13 +204,8 @@ struct LayerLine {
 
 // These print the short view: a line a tensor, those that lose most first (before them gradients
 // without any value other than zero), and a line a layer with each method's alpha.
-void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out);
+void PrintTensors(std::vector<CountRow> tensors, std::ostream& out);
 void PrintLayers(const std::vector<LayerLine>& layers, std::ostream& out);
-
-// Four significant digits; a scale in full where that is short.
-std::string Brief(double value);
-std::string BriefScale(double value);
-const char* KindName(const FileLayer& layer);  // cast, linear, convolution
 
 // Whether `name` is that of a gradient of activations, which carries S: NAME.dy, NAME.dx.
 bool CarriesScale(const std::string& name);
@@ -176,7 +213,6 @@ bool CarriesScale(const std::string& name);
 // These print the view of --all for a terminal, in lines of at most 100 columns (but for long
 // names): the range of the format, what the marks beside the histograms mean, a tensor, a layer.
 std::string ShapeText(const TensorEntry& entry);  // "F32 [2, 3]"
-std::string PercentWords(std::int64_t part, std::int64_t whole);
 void PrintFormat(const NumberFormat& format, std::ostream& out);
 void PrintMarks(std::ostream& out);
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
@@ -185,51 +221,3 @@ void PrintSkipped(const TensorEntry& entry, std::ostream& out);  // an integer t
 void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales, std::ostream& out);
 
 }  // namespace ada::study
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<study::CountRow> = std::to_array<Column<study::CountRow>>({
-    {"tensor", &study::CountRow::tensor},
-    {"format", &study::CountRow::format},
-    {"scale", &study::CountRow::scale, kExact | kPlain},
-    {"numel", &study::CountRow::numel},
-    {"zeros", &study::CountRow::zeros},
-    {"underflow", &study::CountRow::underflow},
-    {"underflow_pct_nonzero", &study::CountRow::underflow_pct_nonzero, kPlain | kEmptyNan},
-    {"underflow_pct_numel", &study::CountRow::underflow_pct_numel, kPlain | kEmptyNan},
-    {"subnormal", &study::CountRow::subnormal},
-    {"overflow", &study::CountRow::overflow},
-    {"inf", &study::CountRow::inf},
-    {"nan", &study::CountRow::nan},
-    {"min_abs", &study::CountRow::min_abs, kPlain | kEmptyNan},
-    {"max_abs", &study::CountRow::max_abs, kPlain},
-    {"mean", &study::CountRow::mean, kPlain},
-    {"std", &study::CountRow::std, kPlain},
-    {"l2", &study::CountRow::l2, kPlain},
-    {"range_log2", &study::CountRow::range_log2, kPlain},
-});
-template <>
-inline constexpr auto kColumns<study::BlockCountRow> =
-    Joined(std::to_array<Column<study::BlockCountRow>>({
-               {"tensor", &study::BlockCountRow::tensor},
-               {"format", &study::BlockCountRow::format},
-               {"scale", &study::BlockCountRow::scale, kExact | kPlain},
-           }),
-           BlockColumns<study::BlockCountRow>());
-template <>
-inline constexpr auto kColumns<study::MethodRow> = std::to_array<Column<study::MethodRow>>({
-    {"layer", &study::MethodRow::layer},
-    {"method", &study::MethodRow::method},
-    {"fan", &study::MethodRow::fan, kPlain},
-    {"scale_in", &study::MethodRow::scale_in, kExact | kPlain},
-    {"unbound", &study::MethodRow::unbound},
-    {"bound", &study::MethodRow::bound},
-    {"pow2", &study::MethodRow::pow2},
-    {"alpha", &study::MethodRow::alpha},
-    {"scale_out", &study::MethodRow::scale_out},
-    {"limit", &study::MethodRow::limit},
-    {"error", &study::MethodRow::error},
-});
-
-}  // namespace ada::telemetry

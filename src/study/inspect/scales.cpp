@@ -1,6 +1,5 @@
 // Decisions are made by scaling/rules, through the policy that training makes, for each method in
 // turn; nothing of the rules is repeated here.
-#include <array>
 #include <cmath>
 
 #include "io/text.h"
@@ -66,8 +65,8 @@ void DecideFromDx(const SafetensorsFile& file, const FileLayer& layer,
   Decide(scaler, seen, scale_in);
 }
 
-std::string OrEmpty(double value, std::string (*text)(double)) {
-  return std::isnan(value) ? "" : text(value);
+std::optional<double> IfTaken(double value) {
+  return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
 }  // namespace
@@ -93,18 +92,16 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
   return scales;
 }
 
-MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
-                      std::string (*number)(double), std::string (*exact)(double)) {
+MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale) {
   const scaling::ScaleDecision& d = scale.decision;
   MethodRow row;
   row.layer = layer, row.method = scale.method, row.fan = scale.fan, row.scale_in = d.scale_in;
-  row.unbound = scale.nan_unbound ? "nan" : OrEmpty(d.unbound, number);
-  row.bound = OrEmpty(d.bound, number);
-  row.pow2 = OrEmpty(d.pow2, exact);
+  row.unbound = scale.nan_unbound ? std::optional<double>(NAN) : IfTaken(d.unbound);
+  row.bound = IfTaken(d.bound), row.pow2 = IfTaken(d.pow2);
+  row.alpha = IfTaken(static_cast<double>(d.alpha));
+  row.scale_out = IfTaken(static_cast<double>(d.scale_out));
   if (d.error != DecisionError::kNone) row.error = DecisionErrorText(d.error);
-  row.alpha = OrEmpty(static_cast<double>(d.alpha), exact);
-  if (!row.alpha.empty()) row.limit = LimitName(d.limit);
-  row.scale_out = OrEmpty(static_cast<double>(d.scale_out), exact);
+  if (row.alpha) row.limit = LimitName(d.limit);
   return row;
 }
 

@@ -17,6 +17,32 @@ namespace {
 
 constexpr int kBarColumns = 48;
 
+// Four significant digits. Numbers that are not finite are words, which four digits do not suit.
+std::string Brief(double value) {
+  if (!std::isfinite(value)) return NineDigits(value);
+  std::array<char, 32> buffer;
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::general, 4);
+  return {buffer.data(), result.ptr};
+}
+
+std::string PercentWords(std::int64_t part, std::int64_t whole) {
+  if (whole == 0) return "-";
+  return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
+}
+
+// A scale in full where that is short.
+std::string BriefScale(double value) {
+  const std::string exact = ShortestText(value);
+  return exact.size() <= 9 ? exact : Brief(value);
+}
+
+const char* KindName(const FileLayer& layer) {
+  if (layer.kind == FileLayer::Kind::kCast) return "cast";
+  if (layer.kind == FileLayer::Kind::kBatchNorm) return "batch norm";
+  return layer.kind == FileLayer::Kind::kLinear ? "linear" : "convolution";
+}
+
 std::string Padded(const std::string& text, std::size_t width, bool right = true) {
   const std::string space(width > text.size() ? width - text.size() : 0, ' ');
   return right ? space + text : text + space;
@@ -65,21 +91,19 @@ void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std:
 bool IsGradient(const std::string& name) { return CarriesScale(name) || name.ends_with(".dw"); }
 
 // A gradient that has arrived nowhere.
-bool IsAllZero(const TensorLine& line) {
-  const TensorStats& s = line.stats;
-  return IsGradient(line.entry->name) && s.numel > 0 && s.zeros_before == s.numel;
+bool IsAllZero(const CountRow& row) {
+  return IsGradient(row.tensor) && row.numel > 0 && row.zeros == row.numel;
 }
 
 // The sort key of lines: the share of the values other than zero that are no longer
 // meaningful, above 100 if there are none; then the share of those that keep fewer digits. A
 // value that is lost, overflowed or was not finite from the start is worse than one that keeps
 // fewer digits.
-std::pair<double, double> Badness(const TensorLine& line) {
-  const TensorStats& s = line.stats;
-  const std::int64_t nonzero = s.numel - s.zeros_before;
-  if (nonzero == 0) return {IsAllZero(line) ? 101 : -1, 0};
-  return {PercentOf(s.underflow + s.overflow + s.inf + s.nan, nonzero),
-          PercentOf(s.subnormal, nonzero)};
+std::pair<double, double> Badness(const CountRow& row) {
+  const std::int64_t nonzero = row.numel - row.zeros;
+  if (nonzero == 0) return {IsAllZero(row) ? 101 : -1, 0};
+  return {PercentOf(row.underflow + row.overflow + row.inf + row.nan, nonzero),
+          PercentOf(row.subnormal, nonzero)};
 }
 
 // "element_wise" for element_wise_range.
@@ -98,31 +122,6 @@ std::string AlphaText(const MethodScale& scale) {
 
 std::string ShapeText(const TensorEntry& entry) {
   return entry.dtype_text() + " " + DimsText(entry.shape);
-}
-
-std::string PercentWords(std::int64_t part, std::int64_t whole) {
-  if (whole == 0) return "-";
-  return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
-}
-
-// Numbers that are not finite are words, which four digits do not suit.
-std::string Brief(double value) {
-  if (!std::isfinite(value)) return NineDigits(value);
-  std::array<char, 32> buffer;
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
-                                    std::chars_format::general, 4);
-  return {buffer.data(), result.ptr};
-}
-
-std::string BriefScale(double value) {
-  const std::string exact = ShortestText(value);
-  return exact.size() <= 9 ? exact : Brief(value);
-}
-
-const char* KindName(const FileLayer& layer) {
-  if (layer.kind == FileLayer::Kind::kCast) return "cast";
-  if (layer.kind == FileLayer::Kind::kBatchNorm) return "batch norm";
-  return layer.kind == FileLayer::Kind::kLinear ? "linear" : "convolution";
 }
 
 void PrintFormat(const NumberFormat& format, std::ostream& out) {
@@ -167,31 +166,29 @@ void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
       << ShortestText(static_cast<double>(scales.front().decision.scale_in)) << '\n'
       << "  method               unbound     bound      pow2     alpha scale_out limit\n";
   for (const MethodScale& scale : scales) {
-    const MethodRow t = MethodRowOf(layer.name, scale, Brief, BriefScale);
+    const MethodRow row = MethodRowOf(layer.name, scale);
     out << "  " << Padded(scale.method, 18, false);
-    for (const std::string* field : {&t.unbound, &t.bound, &t.pow2, &t.alpha, &t.scale_out})
-      out << Padded(*field, 10);
-    out << ' ' << t.limit << '\n';
-    if (!t.error.empty()) out << "    " << t.error << '\n';
+    for (const auto& number : {row.unbound, row.bound})
+      out << Padded(number ? Brief(*number) : "", 10);
+    for (const auto& exact : {row.pow2, row.alpha, row.scale_out})
+      out << Padded(exact ? BriefScale(*exact) : "", 10);
+    out << ' ' << row.limit << '\n';
+    if (!row.error.empty()) out << "    " << row.error << '\n';
   }
 }
 
-void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorLine& a, const TensorLine& b) {
-    return Badness(a) > Badness(b);
-  });
+void PrintTensors(std::vector<CountRow> tensors, std::ostream& out) {
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const CountRow& a, const CountRow& b) { return Badness(a) > Badness(b); });
   out << "\ntensors, those that lose most first (lost: of the values other than zero, in %)\n";
   TextTable table(
       {"tensor", "lost", "subnormal", "overflow", "inf, nan", "zeros", "largest", "S", "values"});
-  for (const TensorLine& line : tensors) {
-    const TensorStats& s = line.stats;
-    const std::int64_t nonzero = s.numel - s.zeros_before;
-    table.Row({line.entry->name,
-               IsAllZero(line) ? "all zero" : PctText(PercentOf(s.underflow, nonzero)),
-               PctText(PercentOf(s.subnormal, nonzero)), std::to_string(s.overflow),
-               std::to_string(s.inf + s.nan), PctText(PercentOf(s.zeros_before, s.numel)),
-               Brief(line.largest / line.scale), BriefScale(line.scale), std::to_string(s.numel)});
-  }
+  for (const CountRow& row : tensors)
+    table.Row({row.tensor, IsAllZero(row) ? "all zero" : PctText(row.underflow_pct_nonzero),
+               PctText(PercentOf(row.subnormal, row.numel - row.zeros)),
+               std::to_string(row.overflow), std::to_string(row.inf + row.nan),
+               PctText(PercentOf(row.zeros, row.numel)), Brief(row.max_abs), BriefScale(row.scale),
+               std::to_string(row.numel)});
   table.Print(out);
 }
 
@@ -219,6 +216,50 @@ void PrintLayers(const std::vector<LayerLine>& layers, std::ostream& out) {
     table.Row(std::move(row));
   }
   table.Print(out);
+}
+
+// What the format is, in words, before what it keeps.
+void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
+  const std::string n = std::to_string(format.block);
+  out << "format " << FormatName(format) << ":\n  "
+      << (format.square ? "tiles of " + n + " x " : "blocks of ") << n
+      << " values share a scale in " << ToString(format.scale) << " (rule " << ToString(format.rule)
+      << ");\n"
+      << (format.row_scaled ? "  each row has an fp32 scale as well;\n" : "") << "  elements of "
+      << FormatName(format.element) << ", largest " << NineDigits(format.element.largest()) << '\n';
+}
+
+void PrintBlockTable(std::vector<BlockCountRow> rows, std::ostream& out) {
+  std::stable_sort(rows.begin(), rows.end(), telemetry::LosesMore);
+  out << "\ntensors, those that lose most first (lost: of the values other than zero, in %;\n"
+         "SQNR and that of the worst block in dB; log2 of scales)\n";
+  TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});
+  for (const BlockCountRow& row : rows)
+    table.Row({row.tensor, PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
+               telemetry::DecibelText(row.sqnr_db), telemetry::DecibelText(row.sqnr_worst_db),
+               telemetry::ScalesText(row), std::to_string(row.blocks), std::to_string(row.numel)});
+  table.Print(out);
+}
+
+void PrintBlockCount(const TensorEntry& entry, const BlockCountRow& r, std::ostream& out) {
+  out << '\n'
+      << Visible(r.tensor) << "  " << ShapeText(entry) << "  " << r.numel << " values, scale "
+      << ShortestText(r.scale) << '\n'
+      << "  zeros " << r.zeros << "   inf " << r.inf << "   nan " << r.nan << "   saturated "
+      << r.saturated << '\n'
+      << "  lost " << r.lost << " (" << PercentWords(r.lost, r.numel - r.zeros)
+      << " of non-zeros): beside the block's largest " << r.lost_beside_largest
+      << ",\n    rounding of the scale " << r.lost_scale_rounding << ", floor of the scale "
+      << r.lost_scale_floor << ", tensor scale " << r.lost_tensor_scale << '\n'
+      << "  blocks " << r.blocks << "   zero " << r.zero_blocks << "   not finite "
+      << r.broken_blocks << "   scale at its floor " << r.scale_floor << ", ceiling "
+      << r.scale_ceiling << '\n'
+      << "  scales, log2: " << telemetry::ScalesText(r) << ", mean "
+      << telemetry::Log2Text(r.scale_log2_mean) << ", std " << telemetry::Log2Text(r.scale_log2_std)
+      << '\n'
+      << "  SQNR " << telemetry::DecibelText(r.sqnr_db) << " dB, mean of the blocks "
+      << telemetry::DecibelText(r.sqnr_mean_db) << ", worst "
+      << telemetry::DecibelText(r.sqnr_worst_db) << '\n';
 }
 
 }  // namespace ada::study

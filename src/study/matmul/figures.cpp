@@ -12,6 +12,17 @@ namespace {
 using run::OperandMatrix;
 using run::StoredMatrix;
 
+// One matmul as the layer computed it: result [m, n] = sum over k of a b, where a and b are the
+// operands with rows m and n and columns k.
+struct MatmulView {
+  const char* name;         // forward
+  const char* tensors[2];   // x, w
+  const char* result_name;  // y
+  const OperandMatrix *a, *b;
+  const StoredMatrix *stored_a, *stored_b, *result;
+  const run::MatmulSums* sums;
+};
+
 // A matrix in double whose columns are the terms of the sums.
 struct Terms {
   std::vector<double> values;
@@ -154,9 +165,7 @@ MatmulRow ResultRow(const MatmulView& view, const ExactSums& exact, const ExactS
   return row;
 }
 
-}  // namespace
-
-std::vector<MatmulRow> RowsOfMatmul(const MatmulView& view) {
+void AddRows(const MatmulView& view, std::vector<MatmulRow>& to) {
   const auto of_stored = [](const StoredMatrix& matrix, bool across) {
     return TermsOf(matrix.values, matrix.rows, matrix.columns, across);
   };
@@ -164,20 +173,23 @@ std::vector<MatmulRow> RowsOfMatmul(const MatmulView& view) {
       MultiplyExactly(TermsOf(*view.a), TermsOf(*view.b), view.a->factor * view.b->factor);
   const ExactSums stored = MultiplyExactly(of_stored(*view.stored_a, view.a->across),
                                            of_stored(*view.stored_b, view.b->across));
-  return {RowOf(view, view.tensors[0], *view.a), RowOf(view, view.tensors[1], *view.b),
-          ResultRow(view, exact, stored)};
+  to.push_back(RowOf(view, view.tensors[0], *view.a));
+  to.push_back(RowOf(view, view.tensors[1], *view.b));
+  to.push_back(ResultRow(view, exact, stored));
 }
 
-std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& m) {
+}  // namespace
+
+std::vector<MatmulRow> RowsOf(const run::LinearMatmuls& m) {
   const auto of = [&](Operand operand) { return &m.operands[IndexOf(operand)]; };
   using enum Operand;
   const run::StoredMatrix *x = &m.stored.x, *w = &m.stored.w, *dy = &m.stored.dy;
-  std::vector<MatmulView> views = {
-      {"forward", {"x", "w"}, "y", of(kForwardX), of(kForwardW), x, w, &m.y, &m.sums[0]}};
-  if (!*dy) return views;
-  views.push_back({"dx", {"dy", "w"}, "dx", of(kDxDy), of(kDxW), dy, w, &m.dx, &m.sums[1]});
-  views.push_back({"dw", {"dy", "x"}, "dw", of(kDwDy), of(kDwX), dy, x, &m.dw, &m.sums[2]});
-  return views;
+  std::vector<MatmulRow> rows;
+  AddRows({"forward", {"x", "w"}, "y", of(kForwardX), of(kForwardW), x, w, &m.y, &m.sums[0]}, rows);
+  if (!*dy) return rows;
+  AddRows({"dx", {"dy", "w"}, "dx", of(kDxDy), of(kDxW), dy, w, &m.dx, &m.sums[1]}, rows);
+  AddRows({"dw", {"dy", "x"}, "dw", of(kDwDy), of(kDwX), dy, x, &m.dw, &m.sums[2]}, rows);
+  return rows;
 }
 
 }  // namespace ada::study

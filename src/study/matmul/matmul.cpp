@@ -1,6 +1,5 @@
 // Which tensors of the file are multiplied, and in which form the answer is given.
 #include <cmath>
-#include <numeric>
 #include <ostream>
 
 #include "error.h"
@@ -190,35 +189,18 @@ void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes
   const run::LinearMatmuls matmuls =
       run::ComputeLinearMatmuls(setup, {x.matrix, w.matrix, dy.matrix});
   if (!options.output.empty()) WriteMatmuls(matmuls, x.shape, options.operands, options.output);
-  std::vector<MatmulRow> rows;
-  for (const MatmulView& view : ViewsOf(matmuls))
-    for (MatmulRow& row : RowsOfMatmul(view)) rows.push_back(std::move(row));
-  using Output = MatmulOptions::Output;
-  if (options.view == Output::kCsv) {
-    PrintCsvHeader<MatmulRow>(out);
-    for (const MatmulRow& row : rows) PrintCsvRow(row, out);
-  } else if (options.view == Output::kJson) {
-    PrintMatmulJson(options.layer, rows, out);
+  const std::vector<MatmulRow> rows = RowsOf(matmuls);
+  if (options.view == View::kCsv) {
+    PrintCsv(rows, out);
+  } else if (options.view == View::kJson) {
+    PrintJson({{"layer", options.layer}, {"rows", RowsJson(rows)}}, out);
   } else {
-    PrintMatmuls(rows, out);
+    PrintMatmulOperands(rows, out);
+    PrintSumsTable(rows, out);
   }
   if (!options.stochastic && AnyStochastic(options.precision))
     notes << "what a training rounds stochastically is rounded to nearest here; --stochastic draws"
              "\n";
-}
-
-void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out) {
-  PrintMatmulOperands(rows, out);
-  PrintSumsTable(rows, out);
-}
-
-void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
-                     std::ostream& out) {
-  OrderedJson document;
-  document["layer"] = layer;
-  document["rows"] = OrderedJson::array();
-  for (const MatmulRow& row : rows) document["rows"].push_back(RowJson(row));
-  PrintJson(document, out);
 }
 
 }  // namespace ada::study

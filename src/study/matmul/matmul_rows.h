@@ -1,7 +1,6 @@
 // The parts of the command matmul: what its rows say, and what it writes.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -31,28 +30,35 @@ struct MatmulRow : telemetry::BlockFigures {
   std::int64_t products = 0, swallowed = 0;
   double swallowed_pct = NAN;
   bool is_result = false;
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return telemetry::Joined(
+        telemetry::Joined(std::to_array<telemetry::Column<MatmulRow>>({
+                              {"matmul", &MatmulRow::matmul},
+                              {"tensor", &MatmulRow::tensor},
+                              {"format", &MatmulRow::format},
+                              {"rows", &MatmulRow::rows},
+                              {"columns", &MatmulRow::columns},
+                              {"terms", &MatmulRow::terms},
+                          }),
+                          telemetry::BlockColumns<MatmulRow>()),
+        std::to_array<telemetry::Column<MatmulRow>>({
+            {"operands_sqnr_db", &MatmulRow::operands_sqnr_db, kPlain | kEmptyNan},
+            {"sums_sqnr_db", &MatmulRow::sums_sqnr_db, kPlain | kEmptyNan},
+            {"max_rel", &MatmulRow::max_rel, kPlain | kEmptyNan},
+            {"bias", &MatmulRow::bias, kPlain | kEmptyNan},
+            {"accumulator", &MatmulRow::accumulator},
+            {"products", &MatmulRow::products},
+            {"swallowed", &MatmulRow::swallowed},
+            {"swallowed_pct", &MatmulRow::swallowed_pct, kPlain | kEmptyNan},
+        }));
+  }
 };
 
-// One matmul as the layer computed it: result [m, n] = sum over k of a b, where a and b are the
-// operands with rows m and n and columns k.
-struct MatmulView {
-  const char* name;         // forward
-  const char* tensors[2];   // x, w
-  const char* result_name;  // y
-  const run::OperandMatrix *a, *b;
-  const run::StoredMatrix *stored_a, *stored_b;
-  const run::StoredMatrix* result;
-  const run::MatmulSums* sums;
-};
-std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& matmuls);
-
-// The rows of one matmul: its operands, then its result. Exact sums are double: products of two
+// The rows of each matmul: its operands, then its result. Exact sums are double: products of two
 // fp32 values are exact in it, and sums err by 2^-53 of the sum of magnitudes for each addition.
-std::vector<MatmulRow> RowsOfMatmul(const MatmulView& view);
-
-void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out);
-void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
-                     std::ostream& out);
+std::vector<MatmulRow> RowsOf(const run::LinearMatmuls& matmuls);
 
 // Writes y, dx and dw, and with `operands` what each matmul took, as MatmulOptions says.
 // x_shape: that of the file's x, whose leading axes y and dx have.
@@ -60,29 +66,3 @@ void WriteMatmuls(const run::LinearMatmuls& matmuls, const std::vector<std::int6
                   bool operands, const std::string& path);
 
 }  // namespace ada::study
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<study::MatmulRow> =
-    Joined(Joined(std::to_array<Column<study::MatmulRow>>({
-                      {"matmul", &study::MatmulRow::matmul},
-                      {"tensor", &study::MatmulRow::tensor},
-                      {"format", &study::MatmulRow::format},
-                      {"rows", &study::MatmulRow::rows},
-                      {"columns", &study::MatmulRow::columns},
-                      {"terms", &study::MatmulRow::terms},
-                  }),
-                  BlockColumns<study::MatmulRow>()),
-           std::to_array<Column<study::MatmulRow>>({
-               {"operands_sqnr_db", &study::MatmulRow::operands_sqnr_db, kPlain | kEmptyNan},
-               {"sums_sqnr_db", &study::MatmulRow::sums_sqnr_db, kPlain | kEmptyNan},
-               {"max_rel", &study::MatmulRow::max_rel, kPlain | kEmptyNan},
-               {"bias", &study::MatmulRow::bias, kPlain | kEmptyNan},
-               {"accumulator", &study::MatmulRow::accumulator},
-               {"products", &study::MatmulRow::products},
-               {"swallowed", &study::MatmulRow::swallowed},
-               {"swallowed_pct", &study::MatmulRow::swallowed_pct, kPlain | kEmptyNan},
-           }));
-
-}  // namespace ada::telemetry

@@ -1,11 +1,9 @@
 // What a training would keep of the operands: decoded values, scales and codes.
-#include <algorithm>
 #include <optional>
 
 #include "number/number_format.h"
 #include "number/tables/table_format.h"
 #include "study/convert/block_tensor.h"
-#include "study/convert/tensor_list.h"
 #include "study/matmul/matmul_rows.h"
 
 namespace ada::study {

@@ -1,8 +1,6 @@
 // mismatch: how far the predictions of one network under two precisions lie apart.
 #include "study/mismatch/mismatch.h"
 
-#include <algorithm>
-#include <map>
 #include <ostream>
 
 #include "error.h"

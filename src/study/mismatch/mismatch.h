@@ -1,6 +1,7 @@
 // The parts of `mismatch`: predictions of two sides, from files or from a network; figures of each
 // position, their means, and how sure these are; and what is said of them.
 #pragma once
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iosfwd>
@@ -10,6 +11,7 @@
 
 #include "run/mismatch/mismatch.h"
 #include "study/commands.h"
+#include "telemetry/columns.h"
 
 namespace ada::study {
 
@@ -57,6 +59,15 @@ MismatchPositions ReadPredictions(const MismatchOptions& options);
 struct MismatchRow {
   std::string scope, name, figure;
   double value = NAN, error = NAN, floor = NAN;
+
+  static constexpr auto Columns() {
+    return std::to_array<telemetry::Column<MismatchRow>>({{"scope", &MismatchRow::scope},
+                                                          {"name", &MismatchRow::name},
+                                                          {"figure", &MismatchRow::figure},
+                                                          {"value", &MismatchRow::value},
+                                                          {"error", &MismatchRow::error},
+                                                          {"floor", &MismatchRow::floor}});
+  }
 };
 struct MismatchResult {
   std::vector<std::string> sides;  // two names

@@ -9,7 +9,6 @@
 #include "study/mismatch/mismatch.h"
 #include "study/output.h"
 #include "study/text_table.h"
-#include "telemetry/csv.h"
 
 namespace ada::study {
 namespace {
@@ -67,26 +66,9 @@ OrderedJson MismatchJson(const MismatchResult& result) {
   json["samples"] = result.samples;
   json["positions"] = result.positions;
   json["differences_of"] = result.differences_of;
-  json["rows"] = OrderedJson::array();
-  for (const MismatchRow& row : result.rows)
-    json["rows"].push_back({{"scope", row.scope},
-                            {"name", row.name},
-                            {"figure", row.figure},
-                            {"value", row.value},
-                            {"error", row.error},
-                            {"floor", row.floor}});
+  json["rows"] = RowsJson(result.rows);
   json["sentence"] = result.sentence;
   return json;
-}
-
-std::string Csv(const MismatchResult& result) {
-  std::string text = "scope,name,figure,value,error,floor\n";
-  for (const MismatchRow& row : result.rows) {
-    telemetry::CsvRow fields;
-    fields.Text(row.scope).Text(row.name).Text(row.figure);
-    text += fields.Number(row.value).Number(row.error).Number(row.floor).text() + "\n";
-  }
-  return text;
 }
 
 // A row of two bars for each item.
@@ -98,10 +80,7 @@ struct Bar {
 }  // namespace
 
 void PrintMismatch(const MismatchResult& result, View view, std::ostream& out) {
-  if (view == View::kCsv) {
-    out << Csv(result);
-    return;
-  }
+  if (view == View::kCsv) return PrintCsv(result.rows, out);
   if (view == View::kJson) return PrintJson(MismatchJson(result), out);
   PrintWrapped("a: " + Visible(result.sides[0]) + ", b: " + Visible(result.sides[1]) + "; " +
                    Counted(result.samples, "sample") + ", " +
@@ -141,20 +120,14 @@ std::string MismatchPicture(const MismatchResult& result) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" "
       "font-size=\"12\" " +
       Formatted("viewBox=\"0 0 %d %d\">\n", kPageWidth, height) +
-      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-      "<text x=\"8\" y=\"20\">" +
-      Html(title) + "</text>\n";
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" + SvgText(8, 20, title) + "\n";
   int y = 34;
   for (const Bar& bar : bars) {
-    svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kNames - 8, y + 14) +
-           Html(bar.name) + "</text>";
     const double width = kRight - kNames;
-    svg += Formatted("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"10\" fill=\"#0072b2\"/>",
-                     kNames, y, width * bar.one / most) +
-           Formatted("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"10\" fill=\"#d55e00\"/>",
-                     kNames, y + 11, width * bar.other / most) +
-           Formatted("<text x=\"%d\" y=\"%d\">%.2g, %.2g</text>\n", kRight + 6, y + 14, bar.one,
-                     bar.other);
+    svg += SvgText(kNames - 8, y + 14, bar.name, "end") +
+           SvgRect(kNames, y, width * bar.one / most, 10, "#0072b2") +
+           SvgRect(kNames, y + 11, width * bar.other / most, 10, "#d55e00") +
+           SvgText(kRight + 6, y + 14, Formatted("%.2g, %.2g", bar.one, bar.other)) + "\n";
     y += kRow;
   }
   return svg + "</svg>\n";

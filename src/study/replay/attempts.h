@@ -3,7 +3,7 @@
 // replay.cpp opens attempts (trace.cpp, foreign_log.cpp, source.cpp), drives the policy with them,
 // and gives each row to Stretches and ScaleComparison.
 #pragma once
-#include <cstddef>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,6 +17,7 @@
 
 #include "scaling/policies/policy.h"
 #include "study/commands.h"
+#include "telemetry/columns.h"
 
 namespace ada::study {
 
@@ -82,10 +83,6 @@ std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_ama
 // Attempts without an end that overflow as the pattern says.
 std::unique_ptr<Attempts> MakeUp(const ReplayPattern& pattern, bool wants_amax);
 
-// Replays policy layerwise_dynamic with a trace that has a row for each step and layer. DataError
-// for a trace without such columns.
-void ReplayLayers(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out);
-
 // What a policy did in one attempt.
 // A row of the CSV. `scale` is that of the attempt, `scale_after` that of the next one.
 struct ReplayRow {
@@ -94,6 +91,19 @@ struct ReplayRow {
   double scale = 1, scale_after = 1;
   std::string error;   // of the attempt by which the policy ends the run
   std::string reason;  // why the scale changed; no column
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<ReplayRow>>({
+        {"attempt", &ReplayRow::attempt},
+        {"step", &ReplayRow::step},
+        {"overflow", &ReplayRow::overflow},
+        {"scale", &ReplayRow::scale, kExact | kPlain},
+        {"skipped", &ReplayRow::skipped},
+        {"scale_after", &ReplayRow::scale_after, kExact | kPlain},
+        {"error", &ReplayRow::error},
+    });
+  }
 };
 
 // Compares the scales of a record with those of a policy, up to the first that differs.

@@ -1,9 +1,7 @@
 // Gathers attempts at one scale into stretches, prints them as a table, and compares scales with
 // recorded ones.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
 #include "io/shown_text.h"

@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <ostream>
-#include <span>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/state_maps.h"
@@ -13,11 +12,10 @@
 #include "number/blocks/block_rules_inline.h"
 #include "optim/optimizer.h"
 #include "optim/states.h"
-#include "run/assemble/assemble.h"
 #include "step/specs.h"
 #include "study/commands.h"
+#include "study/output.h"
 #include "study/text_table.h"
-#include "telemetry/columns.h"
 
 namespace ada::study {
 namespace {
@@ -30,32 +28,24 @@ struct LostRow {
   std::optional<double> zero_denominators;
   double grad_norm = 0;
   bool skipped = false;
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<LostRow>>({
+        {"step", &LostRow::step},
+        {"tensor", &LostRow::tensor},
+        {"format", &LostRow::format},
+        {"numel", &LostRow::numel},
+        {"zeros_before", &LostRow::zeros_before},
+        {"zeros_after", &LostRow::zeros_after},
+        {"underflow", &LostRow::underflow},
+        {"overflow", &LostRow::overflow},
+        {"zero_denominators", &LostRow::zero_denominators, kEmptyNan | kPlain},
+        {"grad_norm", &LostRow::grad_norm},
+        {"skipped", &LostRow::skipped},
+    });
+  }
 };
-
-}  // namespace
-}  // namespace ada::study
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<study::LostRow> = std::to_array<Column<study::LostRow>>({
-    {"step", &study::LostRow::step},
-    {"tensor", &study::LostRow::tensor},
-    {"format", &study::LostRow::format},
-    {"numel", &study::LostRow::numel},
-    {"zeros_before", &study::LostRow::zeros_before},
-    {"zeros_after", &study::LostRow::zeros_after},
-    {"underflow", &study::LostRow::underflow},
-    {"overflow", &study::LostRow::overflow},
-    {"zero_denominators", &study::LostRow::zero_denominators, kEmptyNan | kPlain},
-    {"grad_norm", &study::LostRow::grad_norm},
-    {"skipped", &study::LostRow::skipped},
-});
-
-}  // namespace ada::telemetry
-
-namespace ada::study {
-namespace {
 
 using backend::StateStorage;
 
@@ -271,8 +261,7 @@ class LostTable {
     sum.format = row.format;
     sum.values += row.numel, sum.nonzero += row.numel - row.zeros_before;
     sum.lost += row.underflow, sum.overflow += row.overflow;
-    if (row.zero_denominators)
-      sum.pairs = std::max(sum.pairs, 0.0) + *row.zero_denominators, last_ = row.step;
+    if (row.zero_denominators) sum.pairs = std::max(sum.pairs, 0.0) + *row.zero_denominators;
     skipped_ += row.skipped && row.tensor == "update";
   }
   void Print(std::int64_t steps, std::ostream& out) const {
@@ -301,7 +290,7 @@ class LostTable {
   };
   std::vector<std::string> order_;
   std::map<std::string, Sum> sums_;
-  std::int64_t last_ = 0, skipped_ = 0;
+  std::int64_t skipped_ = 0;
 };
 
 }  // namespace
@@ -309,10 +298,10 @@ class LostTable {
 void ReplayUpdates(const ReplayUpdatesOptions& options, std::ostream& out) {
   UpdateReplay replay(options);
   const bool csv = options.view == View::kCsv;
-  if (csv) out << telemetry::Header<LostRow>() << '\n';
+  if (csv) PrintCsvHeader<LostRow>(out);
   LostTable table;
   replay.Run([&](const LostRow& row) {
-    if (csv) out << telemetry::FieldsOf(row).text() << '\n';
+    if (csv) PrintCsvRow(row, out);
     table.Add(row);
   });
   if (!csv) table.Print(replay.steps(), out);

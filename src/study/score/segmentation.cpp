@@ -1,16 +1,15 @@
 // score of label images: IoU and accuracies as the papers on CamVid compute them, over all pixels
 // of all images together (vision/metrics.h).
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
 #include "data/images/picture.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/text.h"
-#include "study/score/score.h"
+#include "study/commands.h"
+#include "study/output.h"
 #include "study/text_table.h"
-#include "telemetry/columns.h"
 #include "vision/metrics.h"
 
 namespace ada::study {
@@ -21,29 +20,21 @@ constexpr char kEnding[] = ".png";
 // A row of the CSV: a class, or `all`.
 struct SegmentationScoreRow {
   std::string name;
-  std::string iou, accuracy, mean_iou, pixel_accuracy, mean_accuracy;  // empty: not of this row
-};
+  // Nothing: not of this row.
+  std::optional<double> iou, accuracy, mean_iou, pixel_accuracy, mean_accuracy;
 
-}  // namespace
-}  // namespace ada::study
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<study::SegmentationScoreRow> =
-    std::to_array<Column<study::SegmentationScoreRow>>({
-        {"class", &study::SegmentationScoreRow::name},
-        {"iou", &study::SegmentationScoreRow::iou},
-        {"class_accuracy", &study::SegmentationScoreRow::accuracy},
-        {"miou", &study::SegmentationScoreRow::mean_iou},
-        {"pixel_accuracy", &study::SegmentationScoreRow::pixel_accuracy},
-        {"mean_class_accuracy", &study::SegmentationScoreRow::mean_accuracy},
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<SegmentationScoreRow>>({
+        {"class", &SegmentationScoreRow::name},
+        {"iou", &SegmentationScoreRow::iou, kExact | kPlain},
+        {"class_accuracy", &SegmentationScoreRow::accuracy, kExact | kPlain},
+        {"miou", &SegmentationScoreRow::mean_iou, kExact | kPlain},
+        {"pixel_accuracy", &SegmentationScoreRow::pixel_accuracy, kExact | kPlain},
+        {"mean_class_accuracy", &SegmentationScoreRow::mean_accuracy, kExact | kPlain},
     });
-
-}  // namespace ada::telemetry
-
-namespace ada::study {
-namespace {
+  }
+};
 
 // The names of a folder's PNG files, in byte order.
 // Hidden files are passed over: some systems leave copies of metadata in folders.
@@ -71,12 +62,11 @@ void ExpectPredictions(const SegmentationScoreOptions& options,
   if (!missing.empty()) {
     // A mean over fewer images than the data set has would look better or worse than it is.
     throw DataError(options.predictions + ": has no prediction for " +
-                    Counted(static_cast<std::int64_t>(missing.size()), "label image") + " of " +
-                    options.labels + ": " + FirstNames(missing, 3));
+                    Counted(std::ssize(missing), "label image") + " of " + options.labels + ": " +
+                    FirstNames(missing, 3));
   }
   if (!others.empty()) {
-    notes << options.predictions << ": "
-          << Counted(static_cast<std::int64_t>(others.size()), "file")
+    notes << options.predictions << ": " << Counted(std::ssize(others), "file")
           << " without a label image, not judged: " << FirstNames(others, 3) << '\n';
   }
 }
@@ -100,16 +90,16 @@ void JudgeImage(const SegmentationScoreOptions& options, const std::string& name
 }
 
 void WriteCsv(const vision::Confusion& confusion, std::ostream& out) {
-  out << telemetry::Header<SegmentationScoreRow>() << '\n';
-  const auto print = [&](const SegmentationScoreRow& row) {
-    out << telemetry::FieldsOf(row).text() << '\n';
-  };
-  for (int c = 0; c < confusion.classes(); ++c) {
-    print({std::to_string(c), ShortestText(confusion.Iou(c)), ShortestText(confusion.Accuracy(c)),
-           "", "", ""});
-  }
-  print({"all", "", "", ShortestText(confusion.MeanIou()), ShortestText(confusion.PixelAccuracy()),
-         ShortestText(confusion.MeanClassAccuracy())});
+  std::vector<SegmentationScoreRow> rows;
+  for (int c = 0; c < confusion.classes(); ++c)
+    rows.push_back({std::to_string(c), confusion.Iou(c), confusion.Accuracy(c), {}, {}, {}});
+  rows.push_back({"all",
+                  {},
+                  {},
+                  confusion.MeanIou(),
+                  confusion.PixelAccuracy(),
+                  confusion.MeanClassAccuracy()});
+  PrintCsv(rows, out);
 }
 
 void PrintTable(const vision::Confusion& confusion, std::size_t images, std::ostream& out) {

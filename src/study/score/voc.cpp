@@ -1,6 +1,5 @@
 // score of detections: average precision as PASCAL VOC computes it, with eleven points (2007) and
 // by the area under the curve (from 2010).
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <ostream>
@@ -11,9 +10,9 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/score/score.h"
+#include "study/commands.h"
+#include "study/output.h"
 #include "study/text_table.h"
-#include "telemetry/columns.h"
 #include "vision/metrics.h"
 
 namespace ada::study {
@@ -23,24 +22,16 @@ namespace {
 struct VocScoreRow {
   std::string name;
   double ap_07 = NAN, ap = NAN;
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return std::to_array<telemetry::Column<VocScoreRow>>({
+        {"class", &VocScoreRow::name},
+        {"ap_07", &VocScoreRow::ap_07, kExact | kPlain},
+        {"ap", &VocScoreRow::ap, kExact | kPlain},
+    });
+  }
 };
-
-}  // namespace
-}  // namespace ada::study
-
-namespace ada::telemetry {
-
-template <>
-inline constexpr auto kColumns<study::VocScoreRow> = std::to_array<Column<study::VocScoreRow>>({
-    {"class", &study::VocScoreRow::name},
-    {"ap_07", &study::VocScoreRow::ap_07, kExact | kPlain},
-    {"ap", &study::VocScoreRow::ap, kExact | kPlain},
-});
-
-}  // namespace ada::telemetry
-
-namespace ada::study {
-namespace {
 
 // A box by the name of its class, in a file's order.
 struct NamedDetection {
@@ -161,12 +152,11 @@ void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& n
   const std::vector<std::string> names = ClassesOf(judged);
   const std::vector<vision::ClassPrecision> classes = JudgeAll(judged, names, options.overlap);
   if (options.view == View::kTable) return PrintScores(names, classes, judged.images.size(), out);
-  out << telemetry::Header<VocScoreRow>() << '\n';
-  const auto print = [&](const VocScoreRow& row) {
-    out << telemetry::FieldsOf(row).text() << '\n';
-  };
-  for (std::size_t i = 0; i < names.size(); ++i) print({names[i], classes[i].ap_07, classes[i].ap});
-  print({"map", vision::MeanAp07(classes), vision::MeanAp(classes)});
+  std::vector<VocScoreRow> rows;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    rows.push_back({names[i], classes[i].ap_07, classes[i].ap});
+  rows.push_back({"map", vision::MeanAp07(classes), vision::MeanAp(classes)});
+  PrintCsv(rows, out);
 }
 
 }  // namespace ada::study

@@ -1,7 +1,6 @@
 // How the files of a run become the state that is drawn. steps.csv is the clock: a step's rows in
 // the other files are complete once it is there.
 #include <algorithm>
-#include <limits>
 
 #include "config/load.h"
 #include "error.h"
@@ -14,31 +13,16 @@ namespace {
 
 // What is read of long files at first: some hundred logged steps of a large network.
 // A follower that starts in the middle of a long file shows a history that is shorter, and at once.
-constexpr std::int64_t kUnderflowWindow = 24 << 20, kScalesWindow = 8 << 20;
-constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
-
-// Adds the rows of `rows` up to a step to the state; whether there were any.
-template <class Rows>
-bool Take(Rows& rows, std::int64_t up_to, WatchState& state) {
-  bool any = false;
-  for (; !rows.empty() && rows.front().step <= up_to; rows.pop_front()) {
-    state.Add(rows.front());
-    any = true;
-  }
-  return any;
-}
-
-template <class Rows>
-std::int64_t FirstStep(const Rows& rows) {
-  return rows.empty() ? kNoStep : rows.front().step;
-}
-
-template <class Row, class Use>
-void EachNewRow(telemetry::CsvFollower& file, const Use& use) {
-  file.Read([&use](telemetry::CsvReader& reader) {
-    telemetry::ReadRows<Row>(reader, telemetry::Expect::kNone, use);
-  });
-}
+template <class Row>
+constexpr std::int64_t kWindow = INT64_MAX;
+template <>
+constexpr std::int64_t kWindow<ScaleRow> = 8 << 20;
+template <>
+constexpr std::int64_t kWindow<TensorRow> = 24 << 20;
+template <>
+constexpr std::int64_t kWindow<BlockRow> = 24 << 20;
+template <>
+constexpr std::int64_t kWindow<AccumulatorRow> = 24 << 20;
 
 }  // namespace
 
@@ -134,17 +118,24 @@ void WatchState::Add(const BlockRow& row) {
     Layer(row.layer).sqnr[IndexOf(*operand)] = row.sqnr_db;
 }
 
-WatchFeed::WatchFeed(std::string folder)
-    : folder_(std::move(folder)),
-      steps_(folder_ + "/" + StepRow::kFile),
-      scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
-      underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
-      blocks_(folder_ + "/" + BlockRow::kFile, kUnderflowWindow),
-      sums_(folder_ + "/" + AccumulatorRow::kFile, kUnderflowWindow),
-      timing_(folder_ + "/" + TimingRow::kFile),
-      events_(folder_ + "/" + EventRow::kFile),
-      evaluation_(folder_ + "/" + EvaluationRow::kFile),
-      classes_(folder_ + "/" + ClassRow::kFile) {}
+// The order of layers is that of a step's rows, so the first one is passed over where rows before
+// them were.
+template <class Row>
+void FollowedRows<Row>::Read() {
+  file.Read([this](telemetry::CsvReader& reader) {
+    telemetry::ReadRows<Row>(reader, telemetry::Expect::kNone,
+                             [this](const Row& row) { rows.push_back(row); });
+  });
+  if (!file.jumped()) return;
+  for (const std::int64_t torn = first_step(); !rows.empty() && rows.front().step == torn;)
+    rows.pop_front();
+}
+
+WatchFeed::WatchFeed(std::string folder) : folder_(std::move(folder)) {
+  EachFile([this]<class Row>(FollowedRows<Row>& of) {
+    of.file = telemetry::CsvFollower(folder_ + "/" + Row::kFile, kWindow<Row>);
+  });
+}
 
 void WatchFeed::ReadConfig(WatchState& state) {
   if (configured_) return;
@@ -162,71 +153,39 @@ void WatchFeed::ReadConfig(WatchState& state) {
   }
 }
 
-// The order of layers is that of a step's rows, so the first one is passed over where rows before
-// them were.
-template <class Row>
-void PassOverTornStep(const telemetry::CsvFollower& file, std::deque<Row>& rows) {
-  if (!file.jumped() || rows.empty()) return;
-  const std::int64_t torn = rows.front().step;
-  while (!rows.empty() && rows.front().step == torn) rows.pop_front();
-}
-
-// Rows wait in deques until steps.csv has their step.
-void WatchFeed::ReadFiles() {
-  // steps.csv first: it is written last, so the rows of its steps are whole in the others.
-  EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });
-  EachNewRow<ScaleRow>(scales_, [&](const ScaleRow& row) { scale_rows_.push_back(row); });
-  EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) { tensor_rows_.push_back(row); });
-  EachNewRow<BlockRow>(blocks_, [&](const BlockRow& row) { block_rows_.push_back(row); });
-  EachNewRow<AccumulatorRow>(sums_, [&](const AccumulatorRow& row) { sum_rows_.push_back(row); });
-  PassOverTornStep(scales_, scale_rows_);
-  PassOverTornStep(underflow_, tensor_rows_);
-  PassOverTornStep(blocks_, block_rows_);
-  PassOverTornStep(sums_, sum_rows_);
-  EachNewRow<TimingRow>(timing_, [&](const TimingRow& row) { timing_rows_.push_back(row); });
-  EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
-  EachNewRow<EvaluationRow>(evaluation_,
-                            [&](const EvaluationRow& row) { evaluation_rows_.push_back(row); });
-  EachNewRow<ClassRow>(classes_, [&](const ClassRow& row) { class_rows_.push_back(row); });
-}
-
 std::int64_t WatchFeed::NextLoggedStep() const {
-  return std::min(FirstStep(scale_rows_), FirstStep(tensor_rows_));
+  return std::min(std::get<FollowedRows<ScaleRow>>(files_).first_step(),
+                  std::get<FollowedRows<TensorRow>>(files_).first_step());
 }
 
+// Rows wait until steps.csv has their step. Returns whether there were any.
 bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
-  bool any = Take(step_rows_, up_to, state);
-  any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
-  any |= Take(scale_rows_, up_to, state);
-  any |= Take(block_rows_, up_to, state);
-  any |= Take(sum_rows_, up_to, state);
-  any |= Take(timing_rows_, up_to, state);
-  any |= Take(event_rows_, up_to, state);
-  any |= Take(evaluation_rows_, up_to, state);
-  return Take(class_rows_, up_to, state) || any;
+  bool any = false;
+  EachFile([&](auto& of) {
+    any = any || of.first_step() <= up_to;
+    for (; of.first_step() <= up_to; of.rows.pop_front()) state.Add(of.rows.front());
+  });
+  return any;
 }
 
 bool WatchFeed::Poll(WatchState& state, const std::function<void()>& logged) {
   // A resume cuts the files back to a checkpoint; one that is shorter than before has changed.
-  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_,
-                                                      &blocks_, &sums_,       &timing_,
-                                                      &events_, &evaluation_, &classes_};
   bool changed = false;
-  if (std::any_of(files.begin(), files.end(),
-                  [](telemetry::CsvFollower* file) { return file->Changed(); })) {
+  EachFile([&](const auto& of) { changed = changed || of.file.Changed(); });
+  if (changed) {
     const std::string folder = state.folder;
     state = WatchState();
     state.folder = folder;
-    for (telemetry::CsvFollower* file : files) file->Restart();
-    step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
-    block_rows_.clear(), sum_rows_.clear();
-    timing_rows_.clear(), event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
+    EachFile([](auto& of) {
+      of.file.Restart();
+      of.rows.clear();
+    });
     configured_ = false;
-    changed = true;
   }
   ReadConfig(state);
-  ReadFiles();
-  const std::int64_t last = step_rows_.empty() ? state.step.step : step_rows_.back().step;
+  EachFile([](auto& of) { of.Read(); });
+  const std::deque<StepRow>& steps = std::get<FollowedRows<StepRow>>(files_).rows;
+  const std::int64_t last = steps.empty() ? state.step.step : steps.back().step;
   // Logged steps are applied one by one, so `logged` sees each of them as it was.
   for (std::int64_t next = NextLoggedStep(); next <= last; next = NextLoggedStep()) {
     changed |= Apply(next, state);

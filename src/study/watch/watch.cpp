@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <optional>
 #include <vector>
 
 #include "io/shown_text.h"

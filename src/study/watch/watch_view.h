@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "io/tensor_names.h"
@@ -107,6 +109,18 @@ struct WatchState {
   std::map<std::string, std::size_t> index_;
 };
 
+// A file of the run that is followed, and its rows that were read but are not yet shown.
+template <class Row>
+struct FollowedRows {
+  telemetry::CsvFollower file{""};
+  std::deque<Row> rows;
+
+  void Read();
+  std::int64_t first_step() const {
+    return rows.empty() ? std::numeric_limits<std::int64_t>::max() : rows.front().step;
+  }
+};
+
 // Follows the files of a run and passes new rows to a WatchState. Used by one thread. Each look
 // reads only what was added since the last one.
 class WatchFeed {
@@ -121,23 +135,21 @@ class WatchFeed {
 
  private:
   void ReadConfig(WatchState& state);
-  void ReadFiles();
   std::int64_t NextLoggedStep() const;
   bool Apply(std::int64_t up_to, WatchState& state);
+  template <class Use>
+  void EachFile(const Use& use) {
+    std::apply([&](auto&... file) { (use(file), ...); }, files_);
+  }
 
   std::string folder_;
-  telemetry::CsvFollower steps_, scales_, underflow_, blocks_, sums_, timing_, events_, evaluation_,
-      classes_;
-  // Read, but not yet shown.
-  std::deque<StepRow> step_rows_;
-  std::deque<ScaleRow> scale_rows_;
-  std::deque<TensorRow> tensor_rows_;  // of gradients
-  std::deque<BlockRow> block_rows_;
-  std::deque<AccumulatorRow> sum_rows_;
-  std::deque<TimingRow> timing_rows_;
-  std::deque<EventRow> event_rows_;
-  std::deque<EvaluationRow> evaluation_rows_;
-  std::deque<ClassRow> class_rows_;
+  // In the order in which rows of a step are taken. steps.csv is read first as well: it is written
+  // last, so the rows of its steps are whole in the others. underflow.csv comes before scales.csv:
+  // it has the loss, and every layer.
+  std::tuple<FollowedRows<StepRow>, FollowedRows<TensorRow>, FollowedRows<ScaleRow>,
+             FollowedRows<BlockRow>, FollowedRows<AccumulatorRow>, FollowedRows<TimingRow>,
+             FollowedRows<EventRow>, FollowedRows<EvaluationRow>, FollowedRows<ClassRow>>
+      files_;
   bool configured_ = false;
 };
 

@@ -54,12 +54,11 @@ std::vector<DumpSumsRow> SumsOf(const SafetensorsFile& file, const MatmulTensors
                                 const WhatIfDumpOptions& options) {
   std::vector<DumpSumsRow> all;
   if (!layer.x || layer.transposed || !GlobMatch(options.tensors, layer.layer + ".dy")) return all;
-  const WindowSteps steps = StepsOf(file, layer);
   for (const config::AccumulatesConfig& accumulate : options.accumulators) {
     config::PrecisionConfig precision;
     precision.accumulate = accumulate;
     const auto judge = [&] {
-      for (DumpSumsRow& row : JudgeSums(layer, steps, precision)) all.push_back(std::move(row));
+      for (DumpSumsRow& row : JudgeSums(file, layer, precision)) all.push_back(std::move(row));
     };
     if (options.formats.empty()) judge();
     for (const AnyFormat& format : options.formats) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <functional>
 #include <numeric>
 
@@ -11,7 +10,6 @@
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "io/text.h"
 #include "number/same_values.h"
 #include "number/tensor.h"
 #include "study/commands.h"
@@ -110,21 +108,6 @@ bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
 }
 
 }  // namespace
-
-WindowSteps StepsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
-  WindowSteps steps;
-  const std::string text = file.MetadataOf("stride:" + layer.layer);
-  int height = 0, width = 0;
-  if (std::sscanf(text.c_str(), "%dx%d", &height, &width) == 2 && height > 0 && width > 0) {
-    steps.stride[0] = height, steps.stride[1] = width;
-    return steps;
-  }
-  for (std::size_t i = 0; layer.dy && i < 2 && 2 + i < layer.dy.dims.size(); ++i) {
-    const std::int64_t in = layer.x.dims[2 + i], out = layer.dy.dims[2 + i];
-    steps.stride[i] = std::max<std::int64_t>(1, (in + out / 2) / out);
-  }
-  return steps;
-}
 
 std::vector<std::string> DumpedMatmuls(const SafetensorsFile& file) {
   std::vector<std::string> layers;

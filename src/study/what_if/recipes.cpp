@@ -3,8 +3,6 @@
 #include "config/recipes.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <ostream>
@@ -28,7 +26,23 @@
 namespace ada::study {
 namespace {
 
-using judge::RecipeRow;
+// A row of the CSV: an operand that a recipe rounds.
+struct RecipeRow : judge::OperandRow {
+  std::string recipe;
+
+  static constexpr auto Columns() {
+    using enum telemetry::ColumnTraits;
+    return telemetry::Joined(std::to_array<telemetry::Column<RecipeRow>>({
+                                 {"recipe", &RecipeRow::recipe},
+                                 {"layer", &RecipeRow::layer},
+                                 {"tensor", &RecipeRow::tensor},
+                                 {"format", &RecipeRow::format},
+                                 {"scale", &RecipeRow::scale, kExact | kPlain},
+                                 {"cause", &RecipeRow::cause},
+                             }),
+                             telemetry::BlockColumns<RecipeRow>());
+  }
+};
 
 // A recipe with the operands that it rounds.
 struct JudgedRecipe {

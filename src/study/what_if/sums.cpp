@@ -1,6 +1,8 @@
 // A convolution's products are those of matrices: a row for each pixel, in which the taps of the
 // window follow each other and within a tap the channels, as training adds them.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "error.h"
 #include "run/matmuls/linear_matmuls.h"
@@ -67,13 +69,28 @@ MatmulCounts OfLinear(const MatmulTensors& layer, const config::PrecisionConfig&
   return counts;
 }
 
+// How a convolution's window moves: height, width.
+using Strides = std::array<std::int64_t, 2>;
+Strides StridesOf(const SafetensorsFile& file, const MatmulTensors& layer) {
+  int height = 0, width = 0;
+  const std::string text = file.MetadataOf("stride:" + layer.layer);
+  if (std::sscanf(text.c_str(), "%dx%d", &height, &width) == 2 && height > 0 && width > 0)
+    return {height, width};
+  Strides strides = {1, 1};
+  for (std::size_t i = 0; layer.dy && i < 2 && 2 + i < layer.dy.dims.size(); ++i) {
+    const std::int64_t in = layer.x.dims[2 + i], out = layer.dy.dims[2 + i];
+    strides[i] = std::max<std::int64_t>(1, (in + out / 2) / out);
+  }
+  return strides;
+}
+
 // The places of a convolution's tensors.
 struct Window {
   std::int64_t images, in[2], out[2], taps[2], stride[2], padding[2];
   std::int64_t channels, features;  // of one group
 };
 
-Window WindowOf(const MatmulTensors& layer, const WindowSteps& steps) {
+Window WindowOf(const MatmulTensors& layer, const Strides& strides) {
   Window window{};
   window.images = layer.x.dims[0];
   window.channels = layer.w.dims[1], window.features = layer.w.dims[0] / layer.groups;
@@ -83,8 +100,8 @@ Window WindowOf(const MatmulTensors& layer, const WindowSteps& steps) {
       return flat || t.dims.size() < 3 + i ? std::int64_t{1} : t.dims[2 + i];
     };
     window.taps[i] = along(layer.w), window.in[i] = along(layer.x);
-    window.stride[i] = steps.stride[i];
-    window.out[i] = layer.dy ? along(layer.dy) : (window.in[i] - 1) / steps.stride[i] + 1;
+    window.stride[i] = strides[i];
+    window.out[i] = layer.dy ? along(layer.dy) : (window.in[i] - 1) / strides[i] + 1;
     const std::int64_t padded = (window.out[i] - 1) * window.stride[i] + window.taps[i];
     window.padding[i] = std::max<std::int64_t>(0, (padded - window.in[i] + 1) / 2);
   }
@@ -137,14 +154,14 @@ StoredMatrix WeightsOf(const StoredTensor& w, const Window& window, std::int64_t
   return matrix;
 }
 
-MatmulCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
+MatmulCounts OfConvolution(const MatmulTensors& layer, const Strides& strides,
                            const config::PrecisionConfig& precision) {
   for (const auto& operand : precision.operands.by_operand)
     if (operand && operand->format && std::holds_alternative<BlockFormat>(*operand->format))
       throw ConfigError("--accumulate: layer " + layer.layer +
                         " is a convolution, whose blocks lie within a tap; judge such formats with "
                         "log.what_if, or take a plain --format");
-  const Window window = WindowOf(layer, steps);
+  const Window window = WindowOf(layer, strides);
   const auto on = [](std::int64_t place, std::int64_t size) {
     return place >= 0 && place < size ? place : -1;
   };
@@ -191,10 +208,11 @@ MatmulCounts OfConvolution(const MatmulTensors& layer, const WindowSteps& steps,
 
 }  // namespace
 
-std::vector<DumpSumsRow> JudgeSums(const MatmulTensors& layer, const WindowSteps& steps,
+std::vector<DumpSumsRow> JudgeSums(const SafetensorsFile& file, const MatmulTensors& layer,
                                    const config::PrecisionConfig& precision) {
-  const MatmulCounts counts = layer.w.dims.size() == 2 ? OfLinear(layer, precision)
-                                                       : OfConvolution(layer, steps, precision);
+  const MatmulCounts counts = layer.w.dims.size() == 2
+                                  ? OfLinear(layer, precision)
+                                  : OfConvolution(layer, StridesOf(file, layer), precision);
   std::vector<DumpSumsRow> rows;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (!counts[i]) continue;

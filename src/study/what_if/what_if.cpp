@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <iosfwd>
 #include <map>
 #include <memory>
@@ -196,8 +195,7 @@ std::string WhatIfSummary::FirstLine() const {
   const std::string text = "what if " + scenario_ + ": ";
   if (steps_ == 0) return text + "no step was judged";
   return text + Counted(steps_, "step") + " (" + std::to_string(first_step_) + " to " +
-         std::to_string(last_step_) + "), " +
-         Counted(static_cast<std::int64_t>(tensors_.size()), "tensor");
+         std::to_string(last_step_) + "), " + Counted(std::ssize(tensors_), "tensor");
 }
 
 std::string WhatIfSummary::Text() const {

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
 #include "io/shown_text.h"
-#include "study/recommend/recommendation.h"
+#include "study/advise/run_record.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/totals.h"
@@ -29,13 +28,13 @@ std::string PowerText(double scale) {
   return Formatted("%.4g", scale);
 }
 // What a tensor lost in the step that lost most, as all commands say it (telemetry/coverage.h).
-double MostLost(const RunNeeds& needs, const TensorNeeds& t) {
-  const telemetry::TensorTotals* totals = needs.totals.FindTensor(t.layer, t.tensor);
+double MostLost(const RunRecord& record, const TensorNeeds& t) {
+  const telemetry::TensorTotals* totals = record.layers.FindTensor(t.layer, t.tensor);
   return totals != nullptr ? totals->lost_max : t.lost_pct;
 }
 // Where no step of it was finite, or the others lost nothing, a share says nothing.
-std::string LostPart(const RunNeeds& needs, const TensorNeeds& t) {
-  const double lost = MostLost(needs, t);
+std::string LostPart(const RunRecord& record, const TensorNeeds& t) {
+  const double lost = MostLost(record, t);
   return t.broken_steps > 0 && lost == 0 ? "not finite" : LostPctText(lost);
 }
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
@@ -180,11 +179,13 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
 
 // Tensors of the passes of which there is no histogram, the input above all, that lose more than
 // the target in the worst step.
-std::vector<std::string> WithoutHistograms(const RecommendOptions& options, const RunNeeds& needs) {
+std::vector<std::string> WithoutHistograms(const RecommendOptions& options,
+                                           const RunRecord& record) {
+  const std::vector<TensorNeeds>& needs = record.needs.tensors;
   std::vector<std::string> names;
-  for (const telemetry::TensorTotals& t : needs.totals.tensors()) {
-    const std::string name = t.layer + "." + t.tensor;
-    const bool known = std::any_of(needs.tensors.begin(), needs.tensors.end(),
+  for (const telemetry::TensorTotals& t : record.layers.tensors()) {
+    const std::string name = t.name();
+    const bool known = std::any_of(needs.begin(), needs.end(),
                                    [&](const TensorNeeds& n) { return n.name() == name; });
     // Tensors of the update are `advise`'s matter, operands that of PrintOperandFormats.
     if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
@@ -198,14 +199,17 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
   return names;
 }
 
-}  // namespace
-
-namespace {
-
 // The steps that a training takes; 0: not known before its first epoch is over.
-std::int64_t StepsOfTraining(const config::TrainConfig& train, const RunNeeds& needs) {
-  return needs.finished ? needs.run_steps
-                        : StepsInAll(needs.epoch_steps * train.epochs, train.max_steps);
+std::int64_t StepsOfTraining(const RunRecord& record) {
+  const config::TrainConfig& train = record.config.train;
+  return record.finished ? record.run.steps()
+                         : StepsInAll(record.epoch_steps * train.epochs, train.max_steps);
+}
+
+// "epoch 1", "epochs 1 to 3".
+std::string EpochsText(std::int64_t first, std::int64_t last) {
+  if (first == last) return "epoch " + std::to_string(first);
+  return "epochs " + std::to_string(first) + " to " + std::to_string(last);
 }
 
 }  // namespace
@@ -213,8 +217,9 @@ std::int64_t StepsOfTraining(const config::TrainConfig& train, const RunNeeds& n
 // How far the record carries: few steps, less than half of the training, or gradients of which much
 // was lost or broken say little. Gradients change as a training goes on, so a record of its first
 // half says little of the rest.
-const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
-  const std::int64_t all = StepsOfTraining(run.train, needs);
+const char* GradeOf(const RunRecord& record) {
+  const RunNeeds& needs = record.needs;
+  const std::int64_t all = StepsOfTraining(record);
   const bool half = all > 0 && 2 * needs.last_step >= all;
   if (needs.steps < 3 || !half || needs.left_out > 0 || MuchWasLost(needs)) return "little";
   // The ends are no farther away than the steps of the record are from one another.
@@ -233,14 +238,15 @@ bool AnyAsksForS(const RunNeeds& needs) {
                      [](const TensorNeeds& t) { return t.asks_for_s() && !t.silent(); });
 }
 
-void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
+void PrintNeeds(const RecommendOptions& options, const RunRecord& record, std::ostream& out) {
+  const RunNeeds& needs = record.needs;
   if (AnyAsksForS(needs))
     out << "Scales S at which at most " << LostPctText(100 * options.underflow_target)
         << " of a gradient's non-zero values underflow, in any step,\nwith "
         << PowerText(std::exp2(options.headroom_bits))
         << " between the largest value and overflow; and what the run had:\n";
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
-  std::vector<std::string> fine, others = WithoutHistograms(options, needs);
+  std::vector<std::string> fine, others = WithoutHistograms(options, record);
   for (const TensorNeeds& t : needs.tensors) {
     if (!t.silent() && IsGood(t, options) && JudgementOn(t, options) == "fine")
       fine.push_back(t.name());
@@ -248,7 +254,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
       if (!IsGood(t, options) || (t.broken_steps > 0 && !(t.carries_s() && t.silent())))
         others.push_back(
             t.name() + " (" + FormatName(t.format) + (t.carries_s() ? ", scaled by itself)" : ")") +
-            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + LostPctText(MostLost(needs, t))) +
+            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + LostPctText(MostLost(record, t))) +
             (t.overflow > 0 ? " and overflow" : "") +
             (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
       continue;
@@ -256,7 +262,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     if (t.silent()) continue;
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
-               Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(needs, t),
+               Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(record, t),
                JudgementOn(t, options)});
   }
   if (AnyAsksForS(needs)) table.Print(out);
@@ -264,7 +270,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     out << "No S helps these, which lose more than the target or are not finite:\n";
     PrintList(others, 2, out);
   }
-  const auto dead = telemetry::LayersWithoutGradient(needs.totals);
+  const auto dead = telemetry::LayersWithoutGradient(record.layers);
   if (!dead.empty()) {
     out << "In the last logged step:\n";
     PrintWrapped(Visible(telemetry::NoGradientText(dead, dead.size())), 2, out);
@@ -281,7 +287,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     PrintList(silent, 2, out);
   }
   if (fine.empty()) return;
-  const auto& rows = needs.totals.tensors();
+  const auto& rows = record.layers.tensors();
   const bool operands =
       std::any_of(rows.begin(), rows.end(), [](const auto& t) { return IsOperand(t.tensor); });
   out << "Fine as they are (" << fine.size() << " of " << needs.tensors.size() << " tensors)"
@@ -289,12 +295,14 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   PrintList(fine, 2, out);
 }
 
-void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
+void PrintRecommendation(const RecommendOptions& options, const RunRecord& record,
                          const Recommendation& advice, bool chosen, std::ostream& out) {
-  const auto lost = telemetry::FindLostFromTheStart(needs.totals);
-  if (needs.finiteness.since() > 0) {
-    const telemetry::FirstNotFinite first = needs.finiteness.first(lost);
-    out << "The run is " << Visible(needs.finiteness.Text(lost)) << ".\n"
+  const RunNeeds& needs = record.needs;
+  const telemetry::Finiteness& finiteness = record.run.finiteness();
+  const auto lost = telemetry::FindLostFromTheStart(record.layers);
+  if (finiteness.since() > 0) {
+    const telemetry::FirstNotFinite first = finiteness.first(lost);
+    out << "The run is " << Visible(finiteness.Text(lost)) << ".\n"
         << (telemetry::IsOfScale(first) || telemetry::IsOfLostGradients(first)
                 ? ""
                 : "What follows is of the gradients before that, and does not mend it.\n");
@@ -318,27 +326,22 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
   PrintPrediction(options, advice, out);
 }
 
-// "epoch 1", "epochs 1 to 3".
-std::string EpochsText(std::int64_t first, std::int64_t last) {
-  if (first == last) return "epoch " + std::to_string(first);
-  return "epochs " + std::to_string(first) + " to " + std::to_string(last);
-}
-
-void PrintConfidence(const RecommendOptions& options, const config::Config& run,
-                     const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
-                     std::ostream& out) {
+void PrintConfidence(const RecommendOptions& options, const RunRecord& record,
+                     const Recommendation& advice, const ProbedLoss& probed, std::ostream& out) {
+  const config::Config& run = record.config;
+  const RunNeeds& needs = record.needs;
   // The largest loss of any tensor: what was lost there never reached the gradients after it.
   const TensorNeeds& lost =
       *std::max_element(needs.tensors.begin(), needs.tensors.end(),
                         [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
   const std::string of = run.train.max_steps > 0
-                             ? " of " + std::to_string(StepsOfTraining(run.train, needs))
+                             ? " of " + std::to_string(StepsOfTraining(record))
                              : ", " + EpochsText(needs.first_epoch, needs.last_epoch) + " of " +
                                    std::to_string(run.train.epochs);
-  out << "How sure: " << GradeOf(run, needs) << ". " << Counted(needs.steps, "step")
+  out << "How sure: " << GradeOf(record) << ". " << Counted(needs.steps, "step")
       << " with histograms (" << needs.first_step << " to " << needs.last_step << of << "), "
       << run.data.batch_size << (run.task == Task::kLanguage ? " sequences" : " images")
-      << " each;\n  largest values from " << Counted(needs.logged_steps, "logged step") << ".\n";
+      << " each;\n  largest values from " << Counted(record.logged_steps, "logged step") << ".\n";
   out << "  Gradients move as training goes on: steps that were not recorded may ask for more.\n";
   double unsure = 0;
   for (const Predicted& p : advice.predicted) unsure = std::max(unsure, p.unsure_pct);
@@ -346,7 +349,7 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
     out << "  Up to " << LostPctText(unsure)
         << " of a tensor's values share the exponent of a threshold; where S is a power\n  of two, "
            "only those equal to it are in doubt.\n";
-  if (needs.stochastic)
+  if (record.history.stochastic)
     out << "  The run rounds stochastically, where all below the smallest number may be lost: the "
            "scales\n  keep what is above it; the shares are those of rounding to nearest.\n";
   if (needs.left_out > 0)

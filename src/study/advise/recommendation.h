@@ -1,11 +1,8 @@
-// The parts of `recommend`: what tensors ask for, the configuration that would give it to them, and
-// how that is said.
-// CollectNeeds reads the run, MakeRecommendation finds scales and formats, and the Print functions
-// say it in words. What of it is to be changed `advise` decides, for both (advise/run_record.h).
+// What the tensors of a run ask for, and the configuration that would give it to them: `recommend`
+// says it, and what of it is to be changed `advise` decides, for both (advise/run_record.h).
 #pragma once
 #include <cmath>
 #include <cstdint>
-#include <iosfwd>
 #include <limits>
 #include <string>
 #include <vector>
@@ -17,8 +14,6 @@
 #include "study/commands.h"
 #include "study/config_changes.h"
 #include "study/run_histograms.h"
-#include "telemetry/not_finite.h"
-#include "telemetry/totals.h"
 
 namespace ada::study {
 
@@ -75,16 +70,8 @@ struct RunNeeds {
   std::vector<TensorNeeds> tensors;                       // in the order of execution
   std::int64_t steps = 0, first_step = 0, last_step = 0;  // with histograms
   std::int64_t first_epoch = 0, last_epoch = 0;           // of these
-  std::int64_t logged_steps = 0;                          // with rows in underflow.csv
-  // What steps.csv and summary.json say of the run: its last step; the steps of an epoch, 0 where
-  // none is over; whether it has ended as its configuration says.
-  std::int64_t run_steps = 0, epoch_steps = 0;
-  bool finished = false;
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
-  bool stochastic = false;        // FormatHistory::stochastic
-  telemetry::LayerTotals totals;  // for layers that get no gradient
-  telemetry::Finiteness finiteness;
 };
 // Whether so much of a gradient was lost that later gradients tell little about small
 // values.
@@ -140,46 +127,10 @@ struct Recommendation {
   std::vector<Predicted> predicted;  // of every tensor with a histogram, under `config`
 };
 
-Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
-                                  const FormatHistory& formats, const RunNeeds& needs);
-
-// A probed tensor and the share of its values (percent) that the run lost, here or before it.
-struct ProbedLoss {
-  std::string tensor;
-  double lost_pct = 0;
-};
-
 // Whether any step with a histogram had a gradient that carries S. If none had, nothing is known
 // about scales.
 bool AnyArrived(const RunNeeds& needs);
 // Whether any of them asks for S.
 bool AnyAsksForS(const RunNeeds& needs);
-
-// How far the record carries: well, fairly or little.
-const char* GradeOf(const config::Config& run, const RunNeeds& needs);
-
-// Prints what each gradient asks for, next to what the run gave it.
-void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);
-// Prints one scale for all, or why there is none; other formats. `chosen`: its scaling is what is
-// to be changed; then also what it would have lost.
-void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
-                         const Recommendation& advice, bool chosen, std::ostream& out);
-
-// The block-scaled formats of log.what_if, and the run's own, on all operands that were seen with
-// them; the narrowest first. target: the share that an operand may lose. Attention's operands have
-// keys of their own (precision.operands.attention), and are judged apart.
-enum class OperandsOf : std::uint8_t { kLayersWithWeights, kAttention };
-std::vector<judge::JudgedFormat> ReadJudgedFormats(const std::string& folder, double target,
-                                                   OperandsOf of);
-// Prints them; nothing where there are none.
-void PrintOperandFormats(const std::vector<judge::JudgedFormat>& judged, OperandsOf of,
-                         std::ostream& out);
-// Prints what sums lost to the accumulators of the run, and of its scenarios.
-void PrintSums(const std::string& folder, std::ostream& out);
-
-// Prints how many steps there were, of which data, and what cannot be known from them.
-void PrintConfidence(const RecommendOptions& options, const config::Config& run,
-                     const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
-                     std::ostream& out);
 
 }  // namespace ada::study

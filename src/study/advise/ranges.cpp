@@ -1,11 +1,11 @@
-// How recommend decides. A scale that suits every gradient is the simplest answer; formats change
-// only if no scale suits a tensor; adaptive scales are for the remaining cases.
+// How scales and formats are recommended. A scale that suits every gradient is the simplest answer;
+// formats change only if no scale suits a tensor; adaptive scales are for the remaining cases.
 #include <algorithm>
 #include <cmath>
 
 #include "io/text.h"
 #include "judge/scale_path.h"
-#include "study/recommend/recommendation.h"
+#include "study/advise/run_record.h"
 
 namespace ada::study {
 namespace {
@@ -21,14 +21,13 @@ double Bits(const NumberFormat& format) { return judge::BitsOf(format); }
 // predictions see them.
 class Recommender {
  public:
-  Recommender(const RecommendOptions& options, const config::Config& run,
-              const FormatHistory& formats, const RunNeeds& needs)
+  Recommender(const RecommendOptions& options, const RunRecord& record)
       : options_(options),
-        history_(formats),
-        formats_(formats.Last()),
-        needs_(needs),
-        path_(run.model) {
-    advice_.config = run;
+        history_(record.history),
+        formats_(record.formats),
+        needs_(record.needs),
+        path_(record.config.model) {
+    advice_.config = record.config;
     for (const TensorNeeds& t : needs_.tensors)
       owners_.push_back(t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer);
   }
@@ -273,9 +272,8 @@ class Recommender {
 
 }  // namespace
 
-Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
-                                  const FormatHistory& formats, const RunNeeds& needs) {
-  return Recommender(options, run, formats, needs).Make();
+Recommendation MakeRecommendation(const RecommendOptions& options, const RunRecord& record) {
+  return Recommender(options, record).Make();
 }
 
 }  // namespace ada::study

@@ -6,7 +6,7 @@
 
 #include "judge/scenario.h"
 #include "number/stats.h"
-#include "study/recommend/recommendation.h"
+#include "study/advise/recommendation.h"
 #include "study/run_files.h"
 #include "study/run_histograms.h"
 
@@ -21,9 +21,7 @@ constexpr double kMostRange = 1000;  // powers of two; fp32's values have less t
 class Collector {
  public:
   Collector(RunNeeds& needs, const FormatHistory& formats, double target)
-      : needs_(needs), formats_(formats), last_formats_(formats.Last()), target_(target) {
-    needs_.stochastic = formats.stochastic;
-  }
+      : needs_(needs), formats_(formats), last_formats_(formats.Last()), target_(target) {}
 
   void Add(const HistogramStep& step) {
     if (needs_.steps++ == 0) {
@@ -57,9 +55,6 @@ class Collector {
   }
 
   void Add(const TensorRow& row) {
-    if (needs_.logged_steps == 0 || row.step != logged_) ++needs_.logged_steps;
-    logged_ = row.step;
-    needs_.totals.Add(row);
     const auto found = index_.find(row.layer + "." + row.tensor);
     if (found == index_.end()) return;  // no histogram
     TensorNeeds& tensor = needs_.tensors[found->second];
@@ -107,7 +102,6 @@ class Collector {
   double target_;
   std::map<std::string, std::size_t> index_;
   std::map<std::string, int> tops_;
-  std::int64_t logged_ = 0;
 };
 
 }  // namespace
@@ -130,13 +124,6 @@ RunNeeds CollectNeeds(const std::string& folder, const FormatHistory& formats,
   Collector collector(needs, formats, underflow_target);
   EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
-  EachRow<StepRow>(folder, [&](const StepRow& row) {
-    needs.finiteness.Add(row);
-    if (row.epoch > 1 && needs.epoch_steps == 0) needs.epoch_steps = needs.run_steps;
-    needs.run_steps = row.step;
-  });
-  needs.finished = RunState(folder) == "finished";
-  EachRow<EventRow>(folder, [&](const EventRow& row) { needs.finiteness.Add(row); });
   collector.Finish();
   return needs;
 }
