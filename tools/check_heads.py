@@ -97,10 +97,9 @@ ONE_IDEA = {
 
 # Headers that define several classes and are still to be split.
 KNOWN = {
-    "src/cli/output.h": "OutputPaths TerminalText HelpFormat",
+    "src/cli/output.h": "OutputPaths TerminalText",
     "src/data/sample_sources.h": "ImageStore TokenSet",
-    "src/study/replay/attempts.h": "TraceSource Attempts ScaleComparison Stretches",
-    "src/study/watch/watch_view.h": "WatchFeed Signals KeyInput Screen",
+    "src/study/replay/attempts.h": "TraceSource Attempts",
     "src/step/attempt/attempt.h": "BatchCounts AttemptFacts",
     "src/run/evaluate/predictions.h": "PredictionsFile ClassTable OutputsFile",
     "src/run/evaluate/reports.h": "PhotoReport TaskReport",

@@ -130,9 +130,7 @@ int Dispatch(int argc, char** argv, parallel::World& world) {
   CLI::App app(kDescription);
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const auto format = std::make_shared<HelpFormat>();
-  format->label("SUBCOMMAND", "COMMAND");
-  app.formatter(format);  // of commands that are added later, too
+  app.formatter(MakeHelpFormat());  // of commands that are added later, too
   // Every process parses the same arguments; what prints is done by one.
   const bool is_first = world.rank() == 0;
   Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");

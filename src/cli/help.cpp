@@ -3,6 +3,7 @@
 // reports that an argument was not expected; these add what was probably meant: an option, a
 // command, or a key of the configuration.
 #include <algorithm>
+#include <memory>
 #include <sstream>
 #include <vector>
 
@@ -67,53 +68,49 @@ std::string Example(const std::string& line) {
   return text;
 }
 
-}  // namespace
+class HelpFormat : public CLI::Formatter {
+ public:
+  std::string make_description(const CLI::App* app) const override {
+    return Wrapped(OnOneLine(app->get_description()), 0) + "\n";
+  }
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    // The name is argv[0], which may be a path.
+    name.erase(0, name.rfind('/') + 1);
+    return CLI::Formatter::make_usage(app, name);
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    std::istringstream lines(app->get_footer());
+    // The blank line before it is CLI11's: some versions (2.1) print it in front of the footer,
+    // others (2.4) as part of it.
+    const bool has_blank_line = CLI::Formatter::make_footer(app).starts_with('\n');
+    std::string text = has_blank_line ? "\n" : "";
+    for (std::string line; std::getline(lines, line);)
+      // Examples are command lines and must stay copyable; other lines are prose.
+      text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";
+    return text;
+  }
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return Row(make_option_name(option, is_positional) + make_option_opts(option),
+               make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return Row(command->get_display_name(true), command->get_description());
+  }
 
-std::string HelpFormat::make_description(const CLI::App* app) const {
-  return Wrapped(OnOneLine(app->get_description()), 0) + "\n";
-}
-
-std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
-  // The name is argv[0], which may be a path.
-  name.erase(0, name.rfind('/') + 1);
-  return CLI::Formatter::make_usage(app, name);
-}
-
-std::string HelpFormat::make_footer(const CLI::App* app) const {
-  std::istringstream lines(app->get_footer());
-  // The blank line before it is CLI11's: some versions (2.1) print it in front of the footer,
-  // others (2.4) as part of it.
-  const bool has_blank_line = CLI::Formatter::make_footer(app).starts_with('\n');
-  std::string text = has_blank_line ? "\n" : "";
-  for (std::string line; std::getline(lines, line);)
-    // Examples are command lines and must stay copyable; other lines are prose.
-    text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";
-  return text;
-}
-
-std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
-  return Row(make_option_name(option, is_positional) + make_option_opts(option),
-             make_option_desc(option));
-}
-
-std::string HelpFormat::make_subcommand(const CLI::App* command) const {
-  return Row(command->get_display_name(true), command->get_description());
-}
-
-// "  NAME      WHAT", what goes on below itself.
-// A name that reaches the column has its description on the next line.
-std::string HelpFormat::Row(const std::string& name, const std::string& what) const {
-  const std::size_t column = get_column_width();
-  std::string text = "  " + name;
-  if (what.empty()) return text + "\n";
-  if (text.size() >= column)
-    text += "\n" + std::string(column, ' ');
-  else
-    text.resize(column, ' ');
-  return text + Wrapped(OnOneLine(what), column, kTerminalWidth, column) + "\n";
-}
-
-namespace {
+ private:
+  // "  NAME      WHAT", what goes on below itself.
+  // A name that reaches the column has its description on the next line.
+  std::string Row(const std::string& name, const std::string& what) const {
+    const std::size_t column = get_column_width();
+    std::string text = "  " + name;
+    if (what.empty()) return text + "\n";
+    if (text.size() >= column)
+      text += "\n" + std::string(column, ' ');
+    else
+      text.resize(column, ' ');
+    return text + Wrapped(OnOneLine(what), column, kTerminalWidth, column) + "\n";
+  }
+};
 
 // A single dash is an operand, standard input.
 bool IsOption(const std::string& argument) {
@@ -161,7 +158,6 @@ std::string UnknownOption(const std::string& argument, const CLI::App& command) 
   return text + (takes_keys ? "; any key of the YAML is --set KEY=VALUE" : "");
 }
 
-// An operand where a command was expected.
 // A file where a command was expected is probably a configuration to train with.
 std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
   const std::string nearest = NearestCommand(app, argument);
@@ -193,6 +189,12 @@ std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app
 }
 
 }  // namespace
+
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormat() {
+  auto format = std::make_shared<HelpFormat>();
+  format->label("SUBCOMMAND", "COMMAND");
+  return format;
+}
 
 std::string DidYouMean(const std::string& nearest) {
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";

@@ -52,9 +52,8 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
       << "to see one move: ada-train replay --preset NAME\n";
 }
 
-// Keeps a line until it is whole: no character is looked at in two pieces.
-// A stream buffer in front of another one. It passes whole lines on, and the rest when it is
-// flushed.
+// A stream buffer in front of another one. It passes whole lines on, so that no character is looked
+// at in two pieces, and the rest when it is flushed.
 class Filter : public std::streambuf {
  public:
   explicit Filter(std::streambuf* to) : to_(to) {}

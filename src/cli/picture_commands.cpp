@@ -39,8 +39,7 @@ std::vector<int> NumbersOf(const std::string& text, char between) {
   }
 }
 
-// Whether a word is the first of the two that there are.
-// For options that are one of two words.
+// Whether a word is the first of the two that an option takes.
 bool IsFirst(const char* option, const std::string& word, const std::string& first,
              const std::string& second) {
   if (word != first && word != second)

@@ -94,8 +94,7 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = 1 << 20;
 
-// The first sentence of the comment at the top of a configuration.
-// The comments at the top of configurations begin with what they are for.
+// The first sentence of the comment at the top of a configuration, which says what it is for.
 std::string FirstSentence(const std::string& text) {
   std::string comment;
   for (std::size_t at = 0; at < text.size() && text[at] == '#';) {

@@ -31,8 +31,7 @@ struct TrainArguments : ExperimentArguments {
   bool resumes() const { return resume->count() > 0 || resume_without_word->count() > 0; }
 };
 
-// Keys that are changed most.
-// Whatever has no short form is set by --set.
+// Keys that are changed most; whatever has no short form is set by --set.
 std::vector<ShortOption> TrainOptions() {
   using Value = ShortOption::Value;
   std::vector<ShortOption> all = {
@@ -47,8 +46,7 @@ std::vector<ShortOption> TrainOptions() {
   return all;
 }
 
-// Returns --resume.
-// Called twice, for the program and for the command; both write to the same arguments.
+// Called twice, for the program and for the command. Returns --resume.
 CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   AddValue(app, "-c,--config", a.config, "FILE", "the same as FILE");
   CLI::Option* resume = AddValue(app, "--resume", a.resume_from, "[DIR]",
@@ -112,9 +110,9 @@ std::string TakeResumeFolder(TrainArguments& a) {
   return folder;
 }
 
-// The configuration that the arguments ask for, with its notes.
-// The configuration comes from FILE or --config, else from the folder of --resume. Keys of --with
-// come before those of --set, which win. Throws ConfigError where nothing names one.
+// The configuration that the arguments ask for, with its notes. It comes from FILE or --config,
+// else from the folder of --resume. Keys of --with come before those of --set, which win. Throws
+// ConfigError where nothing names one.
 config::Loaded LoadFor(TrainArguments& a) {
   if (a.config.empty()) TakeOperand(a.file, a.set);
   TakeFile(a);

@@ -28,8 +28,7 @@ bool PresetDecides(const config::PrecisionConfig& precision, const std::string& 
 // Whether an entry of precision.layers sets the format of a role.
 bool SetsRole(const config::LayerPrecisionConfig& entry, const std::string& role);
 
-// An entry of precision.layers, and the tensors that ask for it.
-// Several tensors may ask for the same entry, as dx and dy of one layer do.
+// An entry of precision.layers, and the tensors that ask for it, as dx and dy of one layer do.
 struct FormatChange {
   std::string layer, role;  // gradients, activations, weights, weight_gradients
   NumberFormat format;

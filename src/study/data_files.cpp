@@ -44,9 +44,8 @@ void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
         << '\n';
 }
 
-// A row for each kind of fault: how many there are in each split, and what they do to a run.
+// A row for each kind of fault that there is: how many in each split, and what they do to a run.
 // `samples`: what the splits are made of.
-// Kinds without a fault have no row.
 void PrintKinds(const run::CheckedFiles& checked, const std::string& samples, std::ostream& out) {
   std::vector<std::string> titles = {"fault"};
   for (const auto& split : checked.splits) titles.push_back(split.name);

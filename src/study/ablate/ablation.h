@@ -91,7 +91,4 @@ struct Effects {
 };
 Effects FindEffects(const Ablation& ablation, const Measured& measured);
 
-// A page that needs no other file: the sentence, a bar for each ingredient, loss by step.
-std::string AblationPage(const Effects& effects, const Measured& measured, const ArmPlan& plan);
-
 }  // namespace ada::study

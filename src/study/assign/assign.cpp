@@ -27,8 +27,7 @@ namespace {
 
 bool IsFp32(const AnyFormat& format) { return format == AnyFormat(kFp32); }
 
-// Those that round something where formats are below fp32.
-// Formats below fp32 are needed to ask whether a layer rounds; bf16 stands for all of them.
+// Those that round something where formats are below fp32, for which bf16 stands.
 std::vector<run::ForkLayer> LayersThatRound(const run::ForkSource& source) {
   config::PrecisionConfig narrow;
   narrow.format = kBf16;
@@ -68,10 +67,29 @@ config::LayerPrecisionConfig EntryFor(const run::ForkLayer& layer, const AnyForm
 class Assigner {
  public:
   // Computes the gradients in fp32. All of them outlive this.
-  Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log);
+  Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log)
+      : source_(source),
+        options_(options),
+        log_(log),
+        layers_(LayersThatRound(source)),
+        formats_(layers_.size(), kFp32) {
+    reference_ = Gradients(formats_);
+  }
   // Tries the formats, the cheapest first, on the layers that have none yet: by groups, each half
   // of one that does not fit for itself.
-  void Find();
+  void Find() {
+    std::vector<AnyFormat> formats = options_.formats;
+    // Formats of equal bits keep the order of the command line.
+    std::stable_sort(formats.begin(), formats.end(), [](const auto& a, const auto& b) {
+      return judge::BitsOf(a) < judge::BitsOf(b);
+    });
+    for (const AnyFormat& format : formats) {
+      std::vector<std::size_t> open;
+      for (std::size_t i = 0; i < layers_.size(); ++i)
+        if (IsFp32(formats_[i]) && Takes(layers_[i], format)) open.push_back(i);
+      if (!open.empty()) Try(open, format);
+    }
+  }
 
   // Those that round anything, as the configuration stores them, and what was found for each.
   const std::vector<run::ForkLayer>& layers() const { return layers_; }
@@ -82,13 +100,54 @@ class Assigner {
   int forks() const { return forks_; }
   // Returns the section for these formats. A block-scaled one is of a layer's operands; the layer
   // is stored as the configuration says.
-  config::PrecisionConfig Precision(const std::vector<AnyFormat>& formats) const;
+  config::PrecisionConfig Precision(const std::vector<AnyFormat>& formats) const {
+    config::PrecisionConfig precision;
+    precision.format = Usual(formats);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      config::LayerPrecisionConfig entry = EntryFor(layers_[i], formats[i]);
+      if (entry.format == precision.format) entry.format.reset();
+      if (entry.format || entry.activations || entry.operands.given())
+        precision.layers.push_back(entry);
+    }
+    return precision;
+  }
 
  private:
-  NumberFormat Usual(const std::vector<AnyFormat>& formats) const;
-  run::ForkResult Gradients(const std::vector<AnyFormat>& formats);
+  // The format in which most layers are stored; fp32 too counts as one that layers have.
+  // A fragment with the most frequent format as `format` needs the fewest entries.
+  NumberFormat Usual(const std::vector<AnyFormat>& formats) const {
+    std::vector<NumberFormat> stored;
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      if (const auto format = EntryFor(layers_[i], formats[i]).format) stored.push_back(*format);
+    if (stored.empty()) return kFp32;
+    return *std::max_element(stored.begin(), stored.end(), [&](const auto& a, const auto& b) {
+      return std::count(stored.begin(), stored.end(), a) <
+             std::count(stored.begin(), stored.end(), b);
+    });
+  }
+  run::ForkResult Gradients(const std::vector<AnyFormat>& formats) {
+    log_.SetStatus("fork " + std::to_string(++forks_));
+    run::ForkSpec spec;
+    spec.precision = Precision(formats);
+    spec.gradients = true;
+    return source_.Run(spec);
+  }
   // Gives `format` to as many layers of the group as bear it.
-  void Try(const std::vector<std::size_t>& group, const AnyFormat& format);
+  void Try(const std::vector<std::size_t>& group, const AnyFormat& format) {
+    std::vector<AnyFormat> tried = formats_;
+    for (const std::size_t i : group) tried[i] = format;
+    // The whole network with all formats so far is measured, since errors of layers add up.
+    const double error = Distance(Gradients(tried), reference_);
+    if (error <= options_.budget) {
+      formats_ = std::move(tried);
+      error_ = error;
+      return;
+    }
+    if (group.size() == 1) return;
+    const auto middle = group.begin() + static_cast<std::ptrdiff_t>(group.size() / 2);
+    Try({group.begin(), middle}, format);
+    Try({middle, group.end()}, format);
+  }
 
   const run::ForkSource& source_;
   const AssignOptions& options_;
@@ -99,78 +158,6 @@ class Assigner {
   double error_ = 0;
   int forks_ = 0;
 };
-
-Assigner::Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log)
-    : source_(source),
-      options_(options),
-      log_(log),
-      layers_(LayersThatRound(source)),
-      formats_(layers_.size(), kFp32) {
-  reference_ = Gradients(formats_);
-}
-
-void Assigner::Find() {
-  std::vector<AnyFormat> formats = options_.formats;
-  // Formats of equal bits keep the order of the command line.
-  std::stable_sort(formats.begin(), formats.end(), [](const auto& a, const auto& b) {
-    return judge::BitsOf(a) < judge::BitsOf(b);
-  });
-  for (const AnyFormat& format : formats) {
-    std::vector<std::size_t> open;
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      if (IsFp32(formats_[i]) && Takes(layers_[i], format)) open.push_back(i);
-    if (!open.empty()) Try(open, format);
-  }
-}
-
-config::PrecisionConfig Assigner::Precision(const std::vector<AnyFormat>& formats) const {
-  config::PrecisionConfig precision;
-  precision.format = Usual(formats);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    config::LayerPrecisionConfig entry = EntryFor(layers_[i], formats[i]);
-    if (entry.format == precision.format) entry.format.reset();
-    if (entry.format || entry.activations || entry.operands.given())
-      precision.layers.push_back(entry);
-  }
-  return precision;
-}
-
-// The format in which most layers are stored; fp32 too counts as one that layers have.
-// A fragment with the most frequent format as `format` needs the fewest entries.
-NumberFormat Assigner::Usual(const std::vector<AnyFormat>& formats) const {
-  std::vector<NumberFormat> stored;
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    if (const auto format = EntryFor(layers_[i], formats[i]).format) stored.push_back(*format);
-  if (stored.empty()) return kFp32;
-  return *std::max_element(stored.begin(), stored.end(), [&](const auto& a, const auto& b) {
-    return std::count(stored.begin(), stored.end(), a) <
-           std::count(stored.begin(), stored.end(), b);
-  });
-}
-
-run::ForkResult Assigner::Gradients(const std::vector<AnyFormat>& formats) {
-  log_.SetStatus("fork " + std::to_string(++forks_));
-  run::ForkSpec spec;
-  spec.precision = Precision(formats);
-  spec.gradients = true;
-  return source_.Run(spec);
-}
-
-void Assigner::Try(const std::vector<std::size_t>& group, const AnyFormat& format) {
-  std::vector<AnyFormat> tried = formats_;
-  for (const std::size_t i : group) tried[i] = format;
-  // The whole network with all formats so far is measured, since errors of layers add up.
-  const double error = Distance(Gradients(tried), reference_);
-  if (error <= options_.budget) {
-    formats_ = std::move(tried);
-    error_ = error;
-    return;
-  }
-  if (group.size() == 1) return;
-  const auto middle = group.begin() + static_cast<std::ptrdiff_t>(group.size() / 2);
-  Try({group.begin(), middle}, format);
-  Try({middle, group.end()}, format);
-}
 
 // Written by hand, not by the tables of config/: it should contain only what differs from the usual
 // format, one entry a line. Other keys of the configuration are set to what was measured, because

@@ -134,11 +134,8 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
   RequireRun(options.folder);
   const run::ForkSource source = run::ForkSource::OfRun(options.folder, options.threads);
   std::vector<Suspect> suspects = Suspects(source, options.by);
-  Forks forks(source, options, log);
-  Judge(source, forks, suspects);
+  const std::string trouble = Judge(source, options, suspects, log);
   log.SetStatus("");
-  // Judge has run this fork already, so it is only looked up here.
-  const std::string& trouble = AsItWas(source, forks).trouble;
   if (!options.picture.empty())
     WriteFileAtomically(
         options.picture,

@@ -2,8 +2,6 @@
 // a finding. blame.cpp calls Suspects and Judge in this order; forks.cpp runs and remembers
 // trainings.
 #pragma once
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -37,39 +35,10 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
 // before a batch norm) says no more than it weighs. Infinite where one is finite and the other not.
 double Distance(const run::ForkResult& a, const run::ForkResult& b);
 
-// Forks by name, each computed once; losses and troubles are kept in the run's folder, so that a
-// command that was stopped goes on.
-// References that Of returns stay valid as long as the object, since a map does not move its
-// elements. Gradients are too large to keep on disk: only losses are.
-class Forks {
- public:
-  Forks(const run::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
-  // `spec` has precision, twin and units.
-  const run::ForkResult& Of(const std::string& name, run::ForkSpec spec);
-  // Says that this fork will be asked for, so that progress knows how many there are.
-  void Expect(const std::string& name) { expected_.insert(name); }
-
- private:
-  std::string Progress(const std::string& name) const;
-  void Load();
-  void Save();
-  void Leave(const std::string& problem);
-
-  const run::ForkSource& source_;
-  const BlameOptions& options_;
-  telemetry::Log& log_;
-  std::string file_, key_;
-  bool keeps_;
-  std::map<std::string, run::ForkResult> results_;
-  std::set<std::string> expected_;
-  std::size_t made_ = 0;  // by this command, in so many seconds
-  double seconds_ = 0;
-};
-
-// The fork with the run's own formats.
-const run::ForkResult& AsItWas(const run::ForkSource& source, Forks& forks);
+// Runs the forks that it takes, or takes those that an earlier command kept in the run's folder.
 // Fills in effect, noise and significant, and puts those that are significant first, the worst of
-// them before the others.
-void Judge(const run::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
+// them before the others. Returns the trouble of the fork with the run's own formats.
+std::string Judge(const run::ForkSource& source, const BlameOptions& options,
+                  std::vector<Suspect>& suspects, telemetry::Log& log);
 
 }  // namespace ada::study

@@ -22,8 +22,7 @@ std::size_t NeededColumn(const CsvReader& file, const char* name) {
   return file.header().empty() ? CsvReader::kMissing : file.Column(name);
 }
 
-// The same text, or another way to write the same number (1024 and 1024.0).
-// Other programs that touched a CSV may have written its numbers in another way.
+// The same text, or the same number as another program may have written it (1024 and 1024.0).
 bool Same(const std::string& a, const std::string& b) {
   if (a == b) return true;
   double x = 0, y = 0;
@@ -34,8 +33,8 @@ bool Same(const std::string& a, const std::string& b) {
          of_b.ptr == end_b && x == y;
 }
 
-// The columns that two files share.
-// Columns are found by name: files of other versions may have more, fewer, or another order.
+// The columns that two files share, found by name: files of other versions may have more, fewer, or
+// another order.
 class SharedColumns {
  public:
   // `only`: no others than this one; empty: all.

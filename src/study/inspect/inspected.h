@@ -153,8 +153,8 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
 // Returns the exponents of NAME.dx for ObserveTail. The layer must have a dx.
 scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer);
 
-// What one method chooses for a layer.
-// Made by ScalesOf, and shown as a line of the short view, of --all, or of the CSV.
+// What one method chooses for a layer, made by ScalesOf: it is shown as a line of the short view,
+// of --all, or of the CSV.
 struct MethodScale {
   std::string method;  // as in the YAML
   double fan = 1;

@@ -181,8 +181,7 @@ bool IsDead(const WatchState& state, const WatchedLayer& layer) {
   return dx != nullptr && dx->left_empty;
 }
 
-// Indices of the layers that are shown, at most `room`.
-// The worst are chosen, and shown in the order of the network.
+// Indices of the layers that are shown, at most `room`: the worst, in the order of the network.
 std::vector<std::size_t> RowsThatFit(const WatchState& state, std::size_t room) {
   const std::vector<WatchedLayer>& layers = state.layers;
   std::vector<std::size_t> shown(layers.size());

@@ -1,13 +1,10 @@
-// The parts of `watch`: what it shows of a run, how that follows the run's files, how it is drawn,
-// and the terminal.
-// watch.cpp is the loop: WatchFeed reads what is new, WatchState holds what is shown, DrawWatch
-// makes lines of it, and Signals, KeyInput and Screen are the terminal.
+// The parts of `watch`: what it shows of a run, how that follows the run's files, and how it is
+// drawn.
+// watch.cpp is the loop and the terminal: WatchFeed reads what is new, WatchState holds what is
+// shown, DrawWatch makes lines of it.
 #pragma once
-#include <termios.h>
-
 #include <array>
 #include <cmath>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -168,71 +165,7 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 // those that underflow most (mean of what the sparkline shows).
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options);
 
-// Says whether standard output is a terminal that can move its cursor.
-bool IsScreen();
 // Says whether the environment's locale (LC_ALL, LC_CTYPE, LANG: the first that is set) has UTF-8.
 bool LocaleIsUtf8();
-
-struct ScreenSize {
-  std::size_t columns = 80, lines = 24;
-};
-ScreenSize SizeOfScreen();  // 80 x 24 where the terminal does not say
-
-// Writes all of `text` to standard output; throws OutputError with the system's reason.
-void WriteOut(const std::string& text);
-
-// While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken only by Wait.
-// One object at a time. Signals are blocked for the whole process as long as no other thread was
-// started before; watch has one thread.
-class Signals {
- public:
-  Signals();
-  ~Signals();  // restores handlers; a pending signal takes effect now
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-  // Returns the next signal's number, kQuit where `q` is typed and `keys`, or 0 after `seconds`
-  // without any of these.
-  static constexpr int kQuit = -1;
-  int Wait(double seconds, bool keys = false) const;
-
- private:
-  sigset_t taken_, before_;
-  int fd_ = -1;  // of a signalfd
-};
-
-// While it lives and standard input is the terminal of this program, keys are read as they are
-// typed and not shown.
-class KeyInput {
- public:
-  KeyInput() { Take(); }
-  ~KeyInput() { GiveBack(); }
-  KeyInput(const KeyInput&) = delete;
-  KeyInput& operator=(const KeyInput&) = delete;
-  void Take();
-  void GiveBack();
-  bool taken() const { return taken_; }
-
- private:
-  termios before_ = {};
-  bool taken_ = false;
-};
-
-// Shows the terminal's alternate screen without a cursor. The destructor gives back the old one.
-class Screen {
- public:
-  Screen() { Enter(); }
-  ~Screen();
-  Screen(const Screen&) = delete;
-  Screen& operator=(const Screen&) = delete;
-
-  void Enter();
-  void Leave();
-  // Redraws the whole screen in one write, each line over the old one. There are at most as many
-  // lines as the screen has.
-  void Draw(const std::vector<std::string>& lines);
-
- private:
-  bool entered_ = false;
-};
 
 }  // namespace ada::study
