@@ -97,9 +97,7 @@ void RequireOperand(std::string& operand, std::vector<std::string>& set, const s
 // The problem with arguments that cannot be parsed, what was probably meant, and where to read
 // more. `train`: the command whose options `app` also has.
 std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error);
-// "; did you mean NAME?", or nothing where `nearest` is empty.
-std::string DidYouMean(const std::string& nearest);
-// The same of a command.
+// "; did you mean NAME?" of a command; empty where none is near.
 std::string NearestCommand(const CLI::App& app, const std::string& name);
 
 // Returns `value` of `option`; throws ConfigError with what was `expected` if it is outside of
@@ -175,7 +173,10 @@ void TakeExperiment(ExperimentArguments& a, const std::string& operand, const st
 // path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
 // where neither is there, and as config::Load does.
 config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
-// The same, of commands whose output goes to stdout: the notes go to stderr.
+// Returns the configuration. Its notes say what an override dropped; stdout may be CSV, so they go
+// to stderr.
+config::Config PrintNotes(config::Loaded loaded);
+// Both, of commands whose output goes to stdout.
 config::Config ConfigOf(ConfigArguments& a, config::Overrides before = {});
 // The same, of commands that need every key; of `checkpoint` (the path of one) its own
 // configuration, where `a` names none.

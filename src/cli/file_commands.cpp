@@ -211,6 +211,11 @@ void TakeTrace(ReplayArguments& a) {
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 
+void PrintLines(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes)
+    std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
+}
+
 // --updates has options of its own: nothing that names a trace or a policy goes with it.
 int ReplayUpdates(ReplayArguments& a) {
   TakeOperand(a.file, a.set);
@@ -227,8 +232,7 @@ int ReplayUpdates(ReplayArguments& a) {
   study::ReplayUpdatesOptions options;
   options.file = a.updates, options.output = a.output;
   options.update = config::LoadUpdate(a.config, OverridesOf(a.set));
-  for (const std::string& note : options.update.notes)
-    std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
+  PrintLines(options.update.notes);
   options.seed = a.seed.value_or(options.seed);
   options.view = a.view.View();
   study::ReplayUpdates(options, std::cout);
@@ -250,8 +254,7 @@ int Replay(ReplayArguments& a) {
     a.options.title += ", preset " + loaded.scaling.layer_preset;
   // The retries of a step are a matter of `train`, and depend on the preset.
   config::FillScalingDefaults(loaded.scaling, loaded.train);
-  for (const std::string& note : loaded.notes)
-    std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
+  PrintLines(loaded.notes);
   const auto policy = scaling::MakePolicy(loaded.scaling);
   a.options.max_retries = config::MaxRetries(loaded.train);
   a.options.view = a.view.View();

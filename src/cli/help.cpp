@@ -12,6 +12,7 @@
 #include "config/schema/schema.h"
 #include "io/shown_text.h"
 #include "io/text.h"
+#include "study/text_table.h"
 
 namespace ada::cli {
 namespace {
@@ -150,11 +151,11 @@ std::string UnknownOption(const std::string& argument, const CLI::App& command) 
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const bool takes_keys = command.get_option_no_throw("--config") != nullptr;
   const std::string keys = takes_keys ? KeysCalled(bare) : "";
-  const std::string nearest = NearestName(bare, known);
   const std::string text = Visible(name) + " is no option of " + command.get_name();
   // A key of exactly this name is a better guess than an option with a similar one.
-  if (!keys.empty()) return text + DidYouMean(keys);
-  if (!nearest.empty()) return text + DidYouMean("--" + nearest);
+  if (!keys.empty()) return text + "; did you mean " + keys + "?";
+  const std::string nearest = NearestName(bare, known);
+  if (!nearest.empty()) return text + "; did you mean --" + nearest + "?";
   return text + (takes_keys ? "; any key of the YAML is --set KEY=VALUE" : "");
 }
 
@@ -196,14 +197,10 @@ std::shared_ptr<CLI::FormatterBase> MakeHelpFormat() {
   return format;
 }
 
-std::string DidYouMean(const std::string& nearest) {
-  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
-}
-
 std::string NearestCommand(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return DidYouMean(NearestName(name, names));
+  return study::DidYouMean(name, names);
 }
 
 // Arguments that nothing expects have a message of their own; all else is CLI11's, with where to

@@ -45,14 +45,8 @@ int Matmul(MatmulArguments& a) {
   options.w_format = CodesFormat("--w-format", a.w_format, options.x_format);
   options.dy_format = CodesFormat("--dy-format", a.dy_format, options.x_format);
   if (a.dy) options.dy = *a.dy, options.needs_dy = true;
-  config::Config config;
-  if (a.config.empty()) {
-    config::Loaded loaded = config::LoadPrecision(OverridesOf(a.set));
-    for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-    config = std::move(loaded.config);
-  } else {
-    config = ConfigOf(a);
-  }
+  const config::Config config =
+      a.config.empty() ? PrintNotes(config::LoadPrecision(OverridesOf(a.set))) : ConfigOf(a);
   options.precision = config::PrecisionAt(config::PrecisionOfStored(config), 1);
   options.seed = config.seed;
   options.threads = config.device.threads;

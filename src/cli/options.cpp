@@ -17,6 +17,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "run/evaluate/weights.h"
+#include "study/text_table.h"
 
 namespace ada::cli {
 namespace {
@@ -57,12 +58,6 @@ void AddShort(CLI::App& app, ConfigArguments& a, const ShortOption& option) {
          option.what + (std::string(" (") + option.key + ")"))
       ->type_name(option.type)
       ->trigger_on_parse();
-}
-
-// Notes say what an override dropped; stdout may be CSV, so they go to stderr.
-config::Config PrintNotes(config::Loaded loaded) {
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  return std::move(loaded.config);
 }
 
 }  // namespace
@@ -249,6 +244,11 @@ void TakeExperiment(ExperimentArguments& a, const std::string& operand,
   TakeFile(a);
 }
 
+config::Config PrintNotes(config::Loaded loaded) {
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
+  return std::move(loaded.config);
+}
+
 config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   std::error_code error;
   const config::Overrides overrides = OverridesOf(a.set, std::move(before));
@@ -259,7 +259,7 @@ config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
     return config::Load(a.config, overrides);
   const std::string shipped = ShippedPath(a.config);
   if (shipped.empty()) {
-    const std::string hint = DidYouMean(NearestName(a.config, ShippedNames()));
+    const std::string hint = study::DidYouMean(a.config, ShippedNames());
     throw ConfigError(a.config + ": no such file, and no shipped configuration of that name" +
                       hint + (hint.empty() ? ";" : "") + " `ada-train configs` lists them");
   }

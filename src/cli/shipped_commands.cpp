@@ -130,7 +130,7 @@ void CopyConfig(const std::string& name, std::ostream& out) {
   const std::string path = ShippedPath(name);
   if (path.empty()) {
     throw ConfigError("--copy " + name + ": no shipped configuration of that name" +
-                      DidYouMean(NearestName(name, ShippedNames())));
+                      study::DidYouMean(name, ShippedNames()));
   }
   const std::string target = fs::path(path).filename().string();
   // Nothing of the user's is overwritten; a link that leads nowhere counts too.

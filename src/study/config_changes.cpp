@@ -31,11 +31,12 @@ std::string ResetValue(const std::string& section, const std::string& key,
   return FormatName(is_role ? then.precision.format : kFp32);
 }
 
-std::optional<NumberFormat>& FormatOfRole(config::RoleFormatsConfig& formats,
-                                          const std::string& role) {
-  if (role == "activations") return formats.activations;
-  if (role == "weights") return formats.weights;
-  return role == "gradients" ? formats.gradients : formats.weight_gradients;
+// `formats`: a RoleFormatsConfig, which has each role.
+template <class Formats>
+auto& FormatOfRole(Formats& formats, const std::string& role) {
+  return formats.*std::find_if(kFormatRoles.begin(), kFormatRoles.end(), [&](const FormatRole& of) {
+                    return role == of.name;
+                  })->member;
 }
 
 // precision.overflow says whether it saturates.
@@ -129,10 +130,8 @@ std::string RoleOf(const std::string& tensor) {
 }
 
 bool SetsRole(const config::LayerPrecisionConfig& entry, const std::string& role) {
-  if (role == "weight_gradients") return entry.weight_gradients.has_value();
-  if (entry.format) return true;
-  if (role == "activations") return entry.activations.has_value();
-  return role == "weights" ? entry.weights.has_value() : entry.gradients.has_value();
+  if (entry.format && role != "weight_gradients") return true;
+  return FormatOfRole(entry, role).has_value();
 }
 
 bool PresetDecides(const config::PrecisionConfig& precision, const std::string& role) {

@@ -1,7 +1,9 @@
 // What has to be laid over a configuration (train --with) to make another of it: `recommend`,
 // `advise` and `assign` write it.
 #pragma once
+#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +22,17 @@ Keys ChangedKeys(const std::string& section, const config::Config& now, const co
 // The value that the configuration has for the key, which it has.
 std::string ValueText(const config::Config& config, const char* section, const char* key);
 
+// A role of tensors: its key of `precision` and of entries of its layers.
+struct FormatRole {
+  const char* name;
+  std::optional<NumberFormat> config::RoleFormatsConfig::*member;
+};
+inline constexpr std::array<FormatRole, 4> kFormatRoles = {{
+    {"activations", &config::RoleFormatsConfig::activations},
+    {"weights", &config::RoleFormatsConfig::weights},
+    {"gradients", &config::RoleFormatsConfig::gradients},
+    {"weight_gradients", &config::RoleFormatsConfig::weight_gradients},
+}};
 // The key of `precision` that says the format of a layer's tensor: y, p, w, dw, or a gradient that
 // carries S.
 std::string RoleOf(const std::string& tensor);

@@ -50,6 +50,11 @@ std::string PctText(double pct) {
 
 std::string PercentText(double pct) { return Formatted("%.3g %%", pct); }
 
+std::string DidYouMean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(name, known);
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
 // Widths first, over all rows; then the excess over the line is taken from the first column; then
 // each row is padded, and blanks at its end are cut off.
 void TextTable::Print(std::ostream& out, std::size_t width) const {

@@ -31,6 +31,9 @@ std::string PctText(double pct);
 // Returns it with three significant digits and its sign: "12.5 %".
 std::string PercentText(double pct);
 
+// "; did you mean NAME?", of the known name that is next to this one; empty where none is near.
+std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
+
 // Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others
 // to the right, each as wide as its longest field.
 // Rows must have as many fields as there are titles. Widths are columns of the terminal, not bytes.

@@ -1,9 +1,11 @@
 // What a recipe is made of, and the same recipe without some of it.
 #include <algorithm>
+#include <span>
 
 #include "io/text.h"
 #include "scaling/rules/accumulator.h"
 #include "study/ablate/ablation.h"
+#include "study/config_changes.h"
 
 namespace ada::study {
 namespace {
@@ -116,16 +118,8 @@ bool Rounds(const LayerPrecisionConfig& layer) {
 }
 
 // A role whose format is neither bf16 nor fp32 can be ablated to bf16.
-struct StoredRole {
-  const char* name;
-  std::optional<NumberFormat> config::RoleFormatsConfig::*member;
-};
-constexpr std::array<StoredRole, 3> kStoredRoles = {{
-    {"activations", &config::RoleFormatsConfig::activations},
-    {"weights", &config::RoleFormatsConfig::weights},
-    {"gradients", &config::RoleFormatsConfig::gradients},
-}};
-NumberFormat StoredFormat(const PrecisionConfig& precision, const StoredRole& role) {
+constexpr auto kStoredRoles = std::span(kFormatRoles).first<3>();  // weight gradients are apart
+NumberFormat StoredFormat(const PrecisionConfig& precision, const FormatRole& role) {
   return (precision.*role.member).value_or(precision.format);
 }
 bool IsAblatedFormat(const NumberFormat& format) { return format != kBf16 && format != kFp32; }
@@ -148,7 +142,7 @@ void DropPart(const std::string& part, PrecisionConfig& precision) {
         auto& sums = section.accumulate.by_matmul[matmul];
         if (sums) sums = config::AccumulateConfig{};
       });
-  for (const StoredRole& role : kStoredRoles)
+  for (const FormatRole& role : kStoredRoles)
     if (part == role.name) precision.*role.member = kBf16;
   if (part == "format") precision.format = kBf16;
   if (part == "weight_gradients") precision.weight_gradients.reset();
@@ -260,7 +254,7 @@ class IngredientCollector {
       if (IsAblatedFormat(precision_.format))
         Rounding("format", FormatName(precision_.format) + ", not bf16", {"format"});
     } else {
-      for (const StoredRole& role : kStoredRoles)
+      for (const FormatRole& role : kStoredRoles)
         if (const NumberFormat format = StoredFormat(precision_, role); IsAblatedFormat(format))
           Rounding(role.name, "in " + FormatName(format) + ", not bf16", {role.name});
     }

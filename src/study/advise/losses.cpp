@@ -37,15 +37,10 @@ bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
 // The keys of `precision` that a recommendation changes.
 Keys FormatKeys(const config::Config& now, const config::Config& then) {
   Keys keys;
-  const auto role = [&](const char* key, const std::optional<NumberFormat>& was,
-                        const std::optional<NumberFormat>& is) {
-    if (is && is != was) keys.emplace_back(key, FormatName(*is));
-  };
   const config::PrecisionConfig &was = now.precision, &is = then.precision;
-  role("activations", was.activations, is.activations);
-  role("weights", was.weights, is.weights);
-  role("gradients", was.gradients, is.gradients);
-  role("weight_gradients", was.weight_gradients, is.weight_gradients);
+  for (const FormatRole& role : kFormatRoles)
+    if (const auto& format = is.*role.member; format && format != was.*role.member)
+      keys.emplace_back(role.name, FormatName(*format));
   if (is.layers.size() != was.layers.size())
     keys.emplace_back("layers", ValueText(then, "precision", "layers"));
   for (auto& [key, value] : ChangedKeys("precision", now, then))
@@ -249,11 +244,9 @@ std::string LostWords(const RunRecord& record, const TensorNeeds& tensor) {
 }
 
 bool IsHarmless(const RunRecord& record, const TensorTotals& t) {
-  const auto needs = std::find_if(
-      record.needs.tensors.begin(), record.needs.tensors.end(),
-      [&](const auto& n) { return n.layer == t.layer && n.tensor == t.tensor && !n.silent(); });
-  return FindsScale(record.config) && needs != record.needs.tensors.end() && IsImmaterial(*needs) &&
-         2 * needs->binned_lost_pct >= t.pct_mean();
+  const TensorNeeds* needs = record.needs.Find(t.name());
+  return FindsScale(record.config) && needs != nullptr && !needs->silent() &&
+         IsImmaterial(*needs) && 2 * needs->binned_lost_pct >= t.pct_mean();
 }
 
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {

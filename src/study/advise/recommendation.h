@@ -1,6 +1,7 @@
 // What the tensors of a run ask for, and the configuration that would give it to them: `recommend`
 // says it, and what of it is to be changed `advise` decides, for both (advise/run_record.h).
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -72,6 +73,13 @@ struct RunNeeds {
   std::int64_t first_epoch = 0, last_epoch = 0;           // of these
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
+
+  // By TensorNeeds::name; null: it has no histogram.
+  const TensorNeeds* Find(const std::string& name) const {
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const TensorNeeds& t) { return t.name() == name; });
+    return found == tensors.end() ? nullptr : &*found;
+  }
 };
 // Whether so much of a gradient was lost that later gradients tell little about small
 // values.

@@ -165,9 +165,8 @@ class Rules {
     if (loss == nullptr || config_.scaling.policy == "none" || record_.is_broken()) return;
     if (loss->pct_mean() <= kTimesTarget * 100 * options_.underflow_target) return;
     if (IsHarmless(record_, *loss)) return;
-    const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
-                                    [](const TensorNeeds& t) { return t.name() == "loss.dx"; });
-    if (needs == record_.needs.tensors.end() || needs->silent() || !needs->asks_for_s()) return;
+    const TensorNeeds* needs = record_.needs.Find("loss.dx");
+    if (needs == nullptr || needs->silent() || !needs->asks_for_s()) return;
     // Computed from the histogram, because counts do not show which scale would be enough.
     const Powers powers = PowersFor(*needs, needs->format, options_.headroom_bits);
     const double scale = std::ldexp(1.0, powers.sure());

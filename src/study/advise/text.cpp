@@ -181,19 +181,16 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
 // the target in the worst step.
 std::vector<std::string> WithoutHistograms(const RecommendOptions& options,
                                            const RunRecord& record) {
-  const std::vector<TensorNeeds>& needs = record.needs.tensors;
   std::vector<std::string> names;
   for (const telemetry::TensorTotals& t : record.layers.tensors()) {
-    const std::string name = t.name();
-    const bool known = std::any_of(needs.begin(), needs.end(),
-                                   [&](const TensorNeeds& n) { return n.name() == name; });
     // Tensors of the update are `advise`'s matter, operands that of PrintOperandFormats.
-    if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
+    if (record.needs.Find(t.name()) != nullptr || IsOfUpdate(t.tensor) || IsOperand(t.tensor))
+      continue;
     // What processes send carries S, and parallel.gradients is its format: no advice is about it.
     if (t.tensor == "sent") continue;
     if (judge::MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options.underflow_target))
       continue;
-    names.push_back(name + " (" + t.last_format + ") " + LostPctText(t.lost_max) +
+    names.push_back(t.name() + " (" + t.last_format + ") " + LostPctText(t.lost_max) +
                     (t.overflow > 0 ? " and overflow" : ""));
   }
   return names;

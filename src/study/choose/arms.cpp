@@ -8,6 +8,7 @@
 #include "number/blocks/block_format.h"
 #include "scaling/policies/presets.h"
 #include "study/choose/choice.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -30,11 +31,10 @@ std::string UnknownArm(const std::string& option, const std::string& word) {
   for (const NamedFormat& format : NamedFormats()) known.emplace_back(format.name);
   for (const NamedBlockFormat& format : NamedBlockFormats()) known.emplace_back(format.name);
   for (const config::RecipeLine& recipe : config::Recipes()) known.push_back(recipe.name);
-  const std::string nearest = NearestName(word, known);
   return option + " " + word +
          ": expected a format (`ada-train formats`), a recipe (`ada-train recipes`), either with "
          "+POLICY or +STATE, or a file of keys (.yaml)" +
-         (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+         DidYouMean(word, known);
 }
 
 // Returns the section `precision` of a format or recipe. Products of block-scaled operands are
@@ -62,11 +62,10 @@ std::string ScalingOf(const std::string& policy) {
     std::vector<std::string> known = scaling::PolicyNames();
     for (const std::string& preset : scaling::PresetNames()) known.push_back(preset);
     for (const std::string& layout : config::StateLayouts()) known.push_back(layout);
-    const std::string nearest = NearestName(policy, known);
     throw ConfigError("+" + policy +
                       ": expected a policy or a preset (`ada-train policies`), or a layout of "
                       "precision.optimizer_state" +
-                      (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+                      DidYouMean(policy, known));
   }
   return "{policy: " + policy + "}";
 }

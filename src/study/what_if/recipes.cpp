@@ -77,11 +77,9 @@ std::vector<Recipe> RecipesOf(const std::vector<std::string>& asked) {
   if (names.empty()) names = known;
   std::vector<Recipe> recipes;
   for (const std::string& name : names) {
-    if (!sources.contains(name)) {
-      const std::string nearest = NearestName(name, known);
+    if (!sources.contains(name))
       throw ConfigError("--recipe " + name + ": expected a recipe (`ada-train recipes`)" +
-                        (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
-    }
+                        DidYouMean(name, known));
     const config::Loaded loaded = config::LoadPrecision({{"precision.recipe", name}});
     recipes.push_back(
         {name, sources[name], graph::ResolvePrecision(loaded.config.precision, false)});
