@@ -76,9 +76,12 @@ class AttentionLab {
       scaler = lab.Share(rule);
     }
   }
-  void Step(Op& op, int step, Findings& findings) {
-    const auto seed = static_cast<std::uint64_t>(10 * step);
+  // Queries, keys and values.
+  void SetInputs(std::uint64_t seed) {
     for (std::size_t i = 0; i < spec.x.size(); ++i) lab_.Set(spec.x[i], InputOf(i, seed + i));
+  }
+  void Step(Op& op, int step, Findings& findings) {
+    SetInputs(static_cast<std::uint64_t>(10 * step));
     Pass pass;
     pass.rows = step == 1 ? c_.images - 1 : c_.images, pass.count = pass.bins = step != 1;
     pass.seed = 0x123456789abcdefull, pass.draw = static_cast<std::uint64_t>(step);

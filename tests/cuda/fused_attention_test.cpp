@@ -2,6 +2,8 @@
 // exact, whatever the shapes, the rules and the launches.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "cuda/attention_lab.h"
 
 namespace ada::backend::test {
@@ -108,6 +110,43 @@ TEST_SUITE(ADA_SUITE) {
   }
 
 #ifndef ADA_CUDA_DEVICE
+  TEST_CASE("attention, fused: the launch that measures dy decides, from the second run on") {
+    CudaSwitches switches = Switched(true);
+    switches.graphs = false;
+    auto stream = std::make_unique<cuda::HostStream>(switches);
+    cuda::HostStream& names = *stream;
+    Lab lab(cuda::MakeBackendOn(std::move(stream), {"names", "host"}, {}));
+    AttentionCase c = CaseOf(kFp16, AttentionData::kNormal);
+    c.method = LayerMethod::kApproxRange;
+    AttentionLab attention(lab, c);
+    Pass pass;
+    pass.rows = c.images;
+    SiluSpec after;
+    after.layer = "silu", after.dx = attention.spec.dy;
+    const Shape& shape = attention.spec.y.shape;
+    after.x = attention.spec.y, after.y = lab.Make(shape, kFp16);
+    after.y_stats = lab.Share<TensorStats>();
+    after.dy = lab.MakeGradient(shape, kFp16, 32, RandomOf(shape, 1e-3, 5));
+    attention.SetInputs(1);
+    const auto op = lab->Make(attention.spec), next = lab->Make(after);
+    names.KeepNames();
+    Findings found[2];
+    for (int run = 0; run < 2; ++run) {
+      lab->Run(1, pass, [&] {
+        op->Forward(pass);
+        next->Forward(pass);
+        next->Backward(pass);
+        op->Backward(pass);
+      });
+      const std::vector<std::string> asked = names.TakeNames();
+      CHECK(std::count(asked.begin(), asked.end(), "DecideBothKernel") == 1 - run);
+      for (const Gradient& dx : attention.spec.dx) found[run].Add("dx", lab, dx);
+      for (const scaling::LayerScaler* scaler : attention.spec.scalers)
+        found[run].Numbers("alpha", {static_cast<double>(lab.Fetched(scaler).decision.alpha)});
+    }
+    CheckSame(found[0], found[1], true);
+  }
+
   TEST_CASE("attention, fused: one launch forward and three backward, where it fits") {
     const auto launches = [](const AttentionCase& c, const CudaSwitches& switches) {
       auto stream = std::make_unique<cuda::HostStream>(switches);

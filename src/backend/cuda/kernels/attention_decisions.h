@@ -1,9 +1,11 @@
-// The decisions of attention's four alphas, and the moments that they look at.
+// The decisions of attention's four alphas, the moments that they look at, and decisions that the
+// launch makes which takes the moments of dy.
 #pragma once
 #include <cstdint>
 
 #include "backend/attention_formulas.h"
 #include "backend/communicators.h"
+#include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/launch.h"
 #include "number/host_device.h"
 #include "scaling/rules/rules.h"
@@ -47,6 +49,24 @@ struct DecideBothKernel {
     if (at.thread < 2) of[at.thread].Decide();
   }
   DecideWithin of[2];
+};
+
+// What the last block of the launch that takes the moments of dy decides: of a layer that looks at
+// these moments alone, or dv and ds of an attention.
+struct DecideNextKernel {
+  static constexpr int kThreads = 256, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    if (layer.scaler == nullptr) {
+      if (at.thread < 2) within.of[at.thread].Decide();
+    } else if (at.thread == 0) {
+      layer.Decide();
+    }
+  }
+  DecideByMoments layer{};  // without a scaler: `within`
+  DecideBothKernel within{};
 };
 
 // Moments of tensors of the batch, each with the number of values in this process.

@@ -309,19 +309,6 @@ struct DecideByMoments {
   float* scale_out;
 };
 
-// The same where it looks at nothing else: the last block of the launch that takes the moments of
-// dy.
-struct DecideNextKernel {
-  static constexpr int kThreads = 256, kPhases = 1;
-  struct Shared {};
-  struct Own {};
-  template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
-    if (at.thread == 0) decide.Decide();
-  }
-  DecideByMoments decide;
-};
-
 // Decides by all that a rule may look at. One block.
 // Before the products of the backward pass, in the stream: alpha lies in backend memory when they
 // need it.

@@ -200,12 +200,21 @@ struct FusedPair {
   using Shared = typename MemoryOfTwo<First, Second>::Shared;
   using Own = typename MemoryOfTwo<First, Second>::Own;
 
+  // Those of the first alone.
+  template <int kPhase>
+  ADA_HOST_DEVICE int Turns(const ThreadIndex& at) const {
+    if constexpr (kPhase < First::kPhases)
+      return at.block < first_blocks ? TurnsOf<kPhase>(first, at) : 1;
+    else
+      return 1;
+  }
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if (at.block < first_blocks) {
       if constexpr (kPhase < First::kPhases)
         if (at.thread < First::kThreads)
-          first.template Run<kPhase>({at.block, at.thread, first_blocks}, shared.first, own.first);
+          first.template Run<kPhase>({at.block, at.thread, first_blocks, at.turn}, shared.first,
+                                     own.first);
     } else if constexpr (kPhase < Second::kPhases) {
       if (at.thread < Second::kThreads)
         second.template Run<kPhase>({at.block - first_blocks, at.thread, at.blocks - first_blocks},

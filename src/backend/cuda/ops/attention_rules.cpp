@@ -80,6 +80,12 @@ RoundingStats AttentionRules::PartStats(std::size_t part, Storage operands) {
   return {context_, tensor, {}, nullptr, part_moments_[part]};
 }
 
+void AttentionRules::DecideEarly() {
+  if (spec_.dy.moments == nullptr || p_moments_ == nullptr || moments_first_.joins()) return;
+  // Without other processes a pass changes nothing of the arguments.
+  next_ = context_.next_decisions.Add({{}, First(Pass())}, spec_.dy.moments, spec_.dy.scale);
+}
+
 DecideBothKernel AttentionRules::First(const Pass& pass) {
   if (p_moments_ != nullptr)
     moments_first_.Join({{spec_.dy.moments, p_moments_, part_moments_[2]},

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
@@ -14,6 +15,7 @@
 #include "backend/cuda/ops/attention_memory.h"
 #include "backend/cuda/ops/moments_of_all.h"
 #include "backend/cuda/ops/within_rule.h"
+#include "backend/cuda/rounding/next_decisions.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
@@ -32,19 +34,26 @@ class AttentionRules {
   // at. storage: in which they are multiplied; most_blocks: of a launch that measures them.
   RoundingStats ProbabilityStats(Storage storage, int most_blocks) const;
   RoundingStats GradientStats(Storage storage, int most_blocks) const;
-  // Measures queries (part 0), keys (1) or values (2) before LaunchFirst's end where they are
+  // Measures queries (part 0), keys (1) or values (2), before or in LaunchFirst, where they are
   // looked at (RoundingStats::wanted).
   const RoundingStats& part(std::size_t part) const { return part_stats_[part]; }
   bool measures_parts() const {
     return part_stats_[0].wanted() || part_stats_[1].wanted() || part_stats_[2].wanted();
   }
 
-  // Launches `packs`, which may be none, and the decisions of dv and ds, which are products of dy.
+  // Where all but dy was measured in the forward pass, the launch that measures dy may make the
+  // decisions of dv and ds, which are products of it: LaunchFirst, without packs, launches nothing
+  // then.
+  void DecideEarly();
+  void LaunchFirst(const Pass& pass) {
+    if (next_ == nullptr || !context_.next_decisions.IsMade(*next_))
+      Launch(context_.stream, First(pass), 1);
+  }
+  // Launches `packs` and these decisions.
   template <StatsLevel kLevel>
   void LaunchFirst(const Pass& pass, const FusedKernels<PackHeadsKernel<kLevel>, 4>& packs) {
-    const bool in_turn =
-        packs.count > 0 && context_.stream.switches().fused && !moments_first_.joins();
-    if (!in_turn && packs.count > 0) LaunchFused(context_.stream, packs);
+    const bool in_turn = context_.stream.switches().fused && !moments_first_.joins();
+    if (!in_turn) LaunchFused(context_.stream, packs);
     const DecideBothKernel decide = First(pass);
     if (in_turn)
       LaunchInTurn(context_.stream, packs, decide, finished_, packs.blocks());
@@ -81,7 +90,8 @@ class AttentionRules {
   std::array<TensorMoments*, 3> part_moments_{};
   std::array<RoundingStats, 3> part_stats_;  // of queries, keys, values
   MomentsOfAll moments_first_, moments_last_;
-  std::uint32_t* finished_;  // blocks of a launch that decides
+  std::uint32_t* finished_;             // blocks of a launch that decides
+  std::shared_ptr<NextDecision> next_;  // null: LaunchFirst decides
 };
 
 }  // namespace ada::backend::cuda

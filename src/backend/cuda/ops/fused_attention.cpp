@@ -11,6 +11,7 @@
 
 #include "backend/cuda/kernels/fused_attention.h"
 #include "backend/cuda/kernels/fused_attention_gradient.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/attention_memory.h"
 #include "backend/cuda/ops/attention_rules.h"
@@ -71,6 +72,7 @@ class FusedAttention final : public Op {
         y_stats_(context, spec.y, spec.y_style, spec.y_stats, nullptr, MostBlocks()) {
     if (!spec.dy) return;
     spec_.dx.resize(3);
+    rules_.DecideEarly();
     ds_stats_ = rules_.GradientStats(operands_, MostBlocks());
     for (std::size_t i = 0; i < 3; ++i) {
       if (!spec_.dx[i]) continue;
@@ -90,7 +92,7 @@ class FusedAttention final : public Op {
 
   void Backward(const Pass& pass) override {
     if (!spec_.dx[0] && !spec_.dx[1] && !spec_.dx[2]) return;
-    rules_.LaunchFirst(pass, MeasuredParts(pass));
+    rules_.LaunchFirst(pass);
     AtFusedLevel(CountsAny(pass, {&ds_stats_}), [&](auto level) {
       const FusedScoreGradientKernel<level()> kernel = {scores_,
                                                         v_,
@@ -140,19 +142,32 @@ class FusedAttention final : public Op {
     return {context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate),
             pass.first_row * sizes_.kv_heads * sizes_.Scores()};
   }
+  // With y moments are taken for the decisions of the backward pass: together, but where y is
+  // counted, as that takes a thread's registers.
   template <int kValues, StatsLevel kLevel>
   void LaunchForward(const Pass& pass) const {
-    Launch(context_.stream,
-           FusedAttentionKernel<kValues, kLevel>{scores_, v_, Measured(p_stats_, pass),
-                                                 Measured(y_stats_, pass),
-                                                 Mask(pass, pass.training), SpanOf(spec_.y)},
-           BlocksOf(pass.rows));
+    const FusedAttentionKernel<kValues, kLevel> rows = {scores_,
+                                                        v_,
+                                                        Measured(p_stats_, pass),
+                                                        Measured(y_stats_, pass),
+                                                        Mask(pass, pass.training),
+                                                        SpanOf(spec_.y)};
+    const Parts parts = MeasuredParts(pass);
+    const int blocks = BlocksOf(pass.rows);
+    if constexpr (kLevel == StatsLevel::kCounts) {
+      Launch(context_.stream, rows, blocks);
+      Launch(context_.stream, parts, parts.blocks());
+    } else {
+      Launch(context_.stream, FusedPair<std::decay_t<decltype(rows)>, Parts>{rows, parts, blocks},
+             blocks + parts.blocks());
+    }
   }
 
-  // Moments of queries, keys and values that a rule looks at; nothing is copied.
-  FusedKernels<PackHeadsKernel<StatsLevel::kMoments>, 4> MeasuredParts(const Pass& pass) const {
-    FusedKernels<PackHeadsKernel<StatsLevel::kMoments>, 4> all;
-    for (std::size_t part = 0; part < 3; ++part) {
+  // Queries, keys and values that a rule looks at; nothing is copied.
+  using Parts = FusedKernels<PackHeadsKernel<StatsLevel::kMoments>, 3>;
+  Parts MeasuredParts(const Pass& pass) const {
+    Parts all;
+    for (std::size_t part = 0; part < 3 && pass.training; ++part) {
       const RoundingStats& stats = rules_.part(part);
       if (!stats.wanted()) continue;
       const Tensor& tensor = spec_.x[spec_.fused() ? 0 : part];

@@ -1,5 +1,5 @@
-// Attention whose scores never leave the multiprocessors on their way to y: one launch forward,
-// three backward.
+// Attention whose scores never leave the multiprocessors on their way to y: one launch forward, and
+// backward two, or three where the launch that measures dy makes no decision.
 #pragma once
 #include <memory>
 

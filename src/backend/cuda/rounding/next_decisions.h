@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "backend/cuda/kernels/attention_decisions.h"
 #include "backend/cuda/kernels/decide.h"
 
 namespace ada::backend::cuda {
@@ -14,7 +15,8 @@ namespace ada::backend::cuda {
 // called in the same Backend::Run, as was seen the first time: else something may be done between
 // the two that the decision has to see, or must not be seen before.
 struct NextDecision {
-  DecideByMoments decide{};
+  DecideNextKernel decide;
+  const float* scale_in = nullptr;  // of dy
   // In which Run the moments were taken last, and in which that launch decided as well; 0: in none.
   std::uint64_t taken_in = 0, made_in = 0;
   bool in_one_run = false;
@@ -34,21 +36,26 @@ class NextDecisions {
     NextDecisions& all_;
   };
 
-  std::shared_ptr<NextDecision> Add(const DecideByMoments& decide) {
+  std::shared_ptr<NextDecision> Add(const DecideByMoments& layer) {
+    return Add({layer, {}}, layer.dy_moments, layer.scale_in);
+  }
+  // dy: its moments, which must be those that `decide` looks at; scale_in: what it carries.
+  std::shared_ptr<NextDecision> Add(const DecideNextKernel& decide, const TensorMoments* dy,
+                                    const float* scale_in) {
     auto added = std::make_shared<NextDecision>();
-    added->decide = decide;
-    by_moments_.emplace(decide.dy_moments, added);
+    added->decide = decide, added->scale_in = scale_in;
+    by_moments_.emplace(dy, added);
     return added;
   }
   // What the launch that now takes these moments, of a gradient that carries *scale, is to decide
   // at its end; unset: nothing.
   std::optional<DecideNextKernel> Take(const TensorMoments* moments, const float* scale) {
     const auto only = OnlyOne(moments);
-    if (run_ == 0 || only == nullptr || only->decide.scale_in != scale) return std::nullopt;
+    if (run_ == 0 || only == nullptr || only->scale_in != scale) return std::nullopt;
     only->taken_in = run_;
     if (!only->in_one_run) return std::nullopt;
     only->made_in = run_;
-    return DecideNextKernel{only->decide};
+    return only->decide;
   }
   // Whether that launch has made the decision, which is to be made now.
   bool IsMade(NextDecision& decision) const {
