@@ -62,8 +62,8 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
     const OperandLayer& layer = matmuls_[matmul].is;
     Count(
         matmul, {Operand::kForwardW, Operand::kDxW},
-        [&](Operand operand) { return layer.PlaceOfWeight(operand); },
-        IsKeptInBf16(*copy), values, AmaxOf(values), step::Team::OfOne());
+        [&](Operand operand) { return layer.PlaceOfWeight(operand); }, IsKeptInBf16(*copy), values,
+        AmaxOf(values), step::Team::OfOne());
   }
 }
 
@@ -83,7 +83,8 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   Count(
       found->second, operands,
       [&](Operand operand) { return matmul.is.PlaceOfBatch(operand, shape, pass.rows); },
-      IsKeptInBf16(seen.value.format, seen.value.storage), values, AmaxOfBatch(values, team_), team_);
+      IsKeptInBf16(seen.value.format, seen.value.storage), values, AmaxOfBatch(values, team_),
+      team_);
 }
 
 // Each pair of a format and an operand has counts of its own, so the tasks run in parallel without
