@@ -239,7 +239,13 @@ class OperandCounts(DumpedRuns):
                 self.assertEqual(sorted(got), sorted(scales), name)
         recipe = ("{x: nvfp4, w: {element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}, dy: nvfp4, "
                   "hadamard: {products: [dw], size: 16, signs: random}}")
-        out = self.run_program(recipe)
+        for stored in ("bf16", "{exponent: 6, mantissa: 7}"):  # in 16 bits, the one as bf16
+            with self.subTest(stored):
+                self.check_scales(self.run_program(
+                    recipe, options=("--set", f"precision.format={stored}")))
+
+    def check_scales(self, out):
+        """Scales of a dump beside what blocks.csv has of them."""
         blocks = {(r["layer"], r["tensor"]): r for r in rows(out / "blocks.csv") if r["step"] == "4"}
         path = out / "dump/step-00000004.safetensors"
         read = safetensors_file.read(path)
