@@ -147,6 +147,18 @@ TEST_SUITE(ADA_SUITE) {
         }
   }
 
+  TEST_CASE("attention by the library's products: kept probabilities are those computed anew") {
+    for (const LayerMethod method : {LayerMethod::kPass, LayerMethod::kApproxRange}) {
+      AttentionCase anew;
+      anew.x = anew.gradients = kFp16, anew.method = method, anew.kv_heads = 2, anew.causal = true;
+      AttentionCase kept = anew;
+      kept.keeps = true;
+      CudaSwitches switches;
+      switches.attention = false;
+      CHECK(Written(kept, switches) == Written(anew, switches));
+    }
+  }
+
   TEST_CASE("attention launched in parts writes the same bits") {
     for (const LayerMethod method :
          {LayerMethod::kPass, LayerMethod::kApproxRange, LayerMethod::kExactRange})

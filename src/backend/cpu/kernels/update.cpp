@@ -130,14 +130,13 @@ ADA_INLINE void Loop(const UpdateArgs& args, const R& r, const Keep& keep) {
     // The compiler does not take these branches out of a loop with roundings by itself.
     constexpr bool kAverages = kKind == Kind::kAdam || kKind == Kind::kNadam ||
                                kKind == Kind::kRadam || kKind == Kind::kAdemamix;
-    constexpr bool kFewBits = kApart || !std::is_same_v<Keep, AsComputed>;  // may be
     const auto averages = [&]() __attribute__((always_inline)) {
       if constexpr (!std::is_same_v<R, Unrounded>) {
         s.lerps = true;
         if (s.keep != 1) return values();
         s.keep = 1;
         values();
-      } else if constexpr (kAverages && kFewBits) {
+      } else if constexpr (kAverages) {
         Unswitch(&UpdateScalars::lerps, s, values);
       } else {
         s.lerps = true;
