@@ -13,6 +13,10 @@
 namespace ada::backend::test {
 
 using scaling::LayerMethod;
+inline constexpr LayerMethod kEveryMethod[] = {
+    LayerMethod::kPass,       LayerMethod::kFixed,    LayerMethod::kApproxRange,
+    LayerMethod::kLognormal,  LayerMethod::kAbsRange, LayerMethod::kElementWiseRange,
+    LayerMethod::kExactRange, LayerMethod::kState};
 
 // What queries, keys, values and dy are: normal; or such that each sum of the products of rounded
 // values is exact in fp32, in whatever order: whole numbers, or those whose scores are all 0.

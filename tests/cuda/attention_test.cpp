@@ -105,10 +105,7 @@ TEST_SUITE(ADA_SUITE) {
   }
 
   TEST_CASE("attention under every rule") {
-    for (const LayerMethod method :
-         {LayerMethod::kPass, LayerMethod::kFixed, LayerMethod::kApproxRange,
-          LayerMethod::kLognormal, LayerMethod::kAbsRange, LayerMethod::kElementWiseRange,
-          LayerMethod::kExactRange, LayerMethod::kState})
+    for (const LayerMethod method : kEveryMethod)
       for (const bool rounds_ds : {true, false}) {
         AttentionCase c;
         c.x = c.gradients = kFp16, c.method = method, c.causal = true, c.rounds_ds = rounds_ds;

@@ -88,10 +88,7 @@ TEST_SUITE(ADA_SUITE) {
   }
 
   TEST_CASE("attention, fused: the bits of products under every rule") {
-    for (const LayerMethod method :
-         {LayerMethod::kPass, LayerMethod::kFixed, LayerMethod::kApproxRange,
-          LayerMethod::kLognormal, LayerMethod::kAbsRange, LayerMethod::kElementWiseRange,
-          LayerMethod::kExactRange, LayerMethod::kState})
+    for (const LayerMethod method : kEveryMethod)
       for (const NumberFormat& format : {kFp16, kBf16}) {
         AttentionCase c = CaseOf(format, AttentionData::kUniform);
         c.method = method, c.queries = 19, c.keys = 32, c.kv_heads = 2;

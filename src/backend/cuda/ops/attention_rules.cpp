@@ -13,6 +13,23 @@ double ValuesOfImages(const Pass& pass, std::int64_t each) {
 
 }  // namespace
 
+AttentionRules::MomentsOfAll::MomentsOfAll(const Context& context)
+    : stream_(context.stream), link_(RulesLink(context.link)) {
+  if (link_ == nullptr) return;
+  part_ = context.Allocate<MomentsPart>(MomentsHere::kMost);
+  parts_ = context.Allocate<MomentsPart>(std::int64_t{MomentsHere::kMost} * link_->ranks());
+  joined_ = context.Allocate<TensorMoments>(MomentsHere::kMost);
+}
+
+void AttentionRules::MomentsOfAll::Join(const MomentsHere& here) {
+  here_ = here;
+  if (link_ == nullptr) return;
+  // Parts travel with the number of values that they are of, so that means are weighted by it.
+  ForEach(stream_, MomentsHere::kMost, PutMoments{here, part_});
+  link_->AllGatherInStream(part_, MomentsHere::kMost * sizeof(MomentsPart), parts_);
+  ForEach(stream_, MomentsHere::kMost, JoinMomentsOfAll{here, parts_, link_->ranks(), joined_});
+}
+
 AttentionRules::AttentionRules(const Context& context, const AttentionSpec& spec,
                                const AttentionSizes& sizes, Storage operands)
     : context_(context),
