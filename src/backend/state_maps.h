@@ -11,7 +11,7 @@
 
 #include "backend/update.h"
 #include "number/number_grid.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

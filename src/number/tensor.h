@@ -32,6 +32,15 @@ inline bool HoldsAll(const NumberFormat& outer, const NumberFormat& inner) {
          inner.smallest_subnormal() >= outer.smallest_subnormal() &&
          inner.largest() <= outer.largest();
 }
+// Whether values of `format` are those of `of`, whatever becomes of what is beyond them.
+inline bool HasValuesOf(const NumberFormat& of, NumberFormat format) {
+  format.saturate = of.saturate;
+  return format == of;
+}
+// Whether values are kept as bf16 numbers; those of a tensor with a per-tensor scale are not.
+inline bool IsKeptInBf16(const NumberFormat& format, Storage storage) {
+  return storage == Storage::kBF16 && HasValuesOf(kBf16, format);
+}
 // The format whose codes a 16-bit storage type contains.
 constexpr const NumberFormat& FormatOf(Storage storage) {
   return storage == Storage::kF32 ? kFp32 : storage == Storage::kF16 ? kFp16 : kBf16;

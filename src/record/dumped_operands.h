@@ -12,7 +12,6 @@
 #include "graph/graph.h"
 #include "io/tensor_names.h"
 #include "number/blocks/operand_blocks.h"
-#include "number/same_values.h"
 #include "number/tensor.h"
 #include "scaling/rules/block_range.h"
 #include "step/team.h"

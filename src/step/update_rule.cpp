@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "backend/state_maps.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 #include "optim/states.h"
 #include "step/specs.h"
 

@@ -13,7 +13,7 @@
 #include "graph/network/tensor_storage.h"
 #include "graph/rounding_styles.h"
 #include "number/random.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 #include "record/dumped_operands.h"
 
 namespace ada::run {

@@ -10,7 +10,6 @@
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "number/same_values.h"
 #include "number/tensor.h"
 #include "study/commands.h"
 #include "study/run_files.h"

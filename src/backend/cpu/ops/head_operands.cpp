@@ -10,7 +10,7 @@
 #include "backend/decisions.h"
 #include "number/blocks/block_counts_inline.h"
 #include "number/number_grid.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 namespace {

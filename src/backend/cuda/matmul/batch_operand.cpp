@@ -8,7 +8,7 @@
 #include "backend/cuda/matmul/matmul_plans.h"
 #include "backend/hadamard.h"
 #include "error.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -11,7 +11,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cuda {
 

@@ -13,7 +13,7 @@
 #include "error.h"
 #include "number/blocks/block_counts_inline.h"
 #include "number/number_grid.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"
-#include "number/same_values.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 
