@@ -23,6 +23,12 @@ optimizer: {lr: 0.02, momentum: 0.9}
 """
 
 
+def rows_of(path):
+    """The rows of a CSV file as maps; lines that begin with # are none."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
 def run_in(folder, arguments, code, **variables):
     """The program's stdout and stderr, which are UTF-8, after it ended with this exit code."""
     done = subprocess.run([BINARY, *arguments], cwd=folder, capture_output=True, encoding="utf-8",
@@ -59,8 +65,7 @@ class ProgramCase(unittest.TestCase):
 
     def rows_of(self, path):
         """The rows of a CSV file of the folder, as maps."""
-        with open(self.folder / path, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+        return rows_of(self.folder / path)
 
 
 class SharedFolderCase(unittest.TestCase):

@@ -9,12 +9,12 @@ import io
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import unittest
 
-from tests.program_case import ProgramCase
+from tests.program_case import ProgramCase, rows_of
+from tests.tools.safetensors_file import arrays, write_arrays
 
 try:
     import numpy as np
@@ -26,34 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY", str(ROOT / "build" / "ada-train"))
 SHARED = pathlib.Path(os.environ.get("ADA_SHARED", ROOT.parent / "shared"))
 RECORDED = SHARED / "golden" / "practice" / "recipes"
-TYPES = {"F32": "f4", "F64": "f8", "U8": "u1", "I8": "i1", "U16": "u2"}
 # The axis of each operand along which its matmul sums.
 AXIS = {"forward.x": 1, "forward.w": 1, "dx.dy": 1, "dx.w": 0, "dw.x": 0, "dw.dy": 0}
-
-
-def write(path, tensors):
-    """A safetensors file of arrays."""
-    names = {np.dtype(code): name for name, code in TYPES.items()}
-    header, data = {}, b""
-    for name, values in sorted(tensors.items(), key=lambda item: -item[1].itemsize):
-        header[name] = {"dtype": names[values.dtype], "shape": list(values.shape),
-                        "data_offsets": [len(data), len(data) + values.nbytes]}
-        data += np.ascontiguousarray(values).tobytes()
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def read(path):
-    """Its arrays."""
-    data = pathlib.Path(path).read_bytes()
-    begin = 8 + struct.unpack("<Q", data[:8])[0]
-    arrays = {}
-    for name, entry in json.loads(data[8:begin]).items():
-        if name == "__metadata__":
-            continue
-        first, last = (begin + offset for offset in entry["data_offsets"])
-        arrays[name] = np.frombuffer(data[first:last], TYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
 
 
 def run(*arguments, code=0):
@@ -61,11 +35,6 @@ def run(*arguments, code=0):
     if done.returncode != code:
         raise AssertionError(f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done
-
-
-def rows_of(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def floats(tensor):
@@ -104,20 +73,20 @@ def near_scales(scale):
 class MatmulCase(ProgramCase):
     def save(self, **tensors):
         path = self.folder / "in.safetensors"
-        write(path, tensors)
+        write_arrays(path, tensors)
         return path
 
     def outputs(self, path, *arguments):
         out = self.folder / "out.safetensors"
         done = run("matmul", path, "-o", out, "--operands", "--csv", *arguments)
-        return read(out), list(csv.DictReader(io.StringIO(done.stdout)))
+        return arrays(out), list(csv.DictReader(io.StringIO(done.stdout)))
 
 
 @unittest.skipUnless(RECORDED.exists(), "the recordings are not there")
 class Recorded(MatmulCase):
     @classmethod
     def setUpClass(cls):
-        cls.inputs = read(RECORDED / "inputs.safetensors")
+        cls.inputs = arrays(RECORDED / "inputs.safetensors")
         cls.sets = {row["set"]: row for row in rows_of(RECORDED / "inputs.csv")}
 
     def input_of(self, name, as_bf16):
@@ -195,7 +164,7 @@ class Recorded(MatmulCase):
         return arguments
 
     def test_float8_and_int8(self):
-        recorded = read(RECORDED / "cases.safetensors")
+        recorded = arrays(RECORDED / "cases.safetensors")
         self.cases = rows_of(RECORDED / "cases.csv")
         for row in self.cases:
             with self.subTest(row["case"]):
@@ -209,7 +178,7 @@ class Recorded(MatmulCase):
 
     def test_exact_powers_of_two(self):
         """Without `reference` a scale is the power of two at or below the quotient."""
-        recorded = read(RECORDED / "cases.safetensors")
+        recorded = arrays(RECORDED / "cases.safetensors")
         for row in rows_of(RECORDED / "cases.csv"):
             if row["recipe"] != "rowwise" or row["set"] != "edge" or "=0" in row["options"]:
                 continue
@@ -221,7 +190,7 @@ class Recorded(MatmulCase):
             self.assertTrue(set((theirs / exact).ravel()) <= {1.0, 2.0})
 
     def test_mx(self):
-        recorded = read(RECORDED / "mx.safetensors")
+        recorded = arrays(RECORDED / "mx.safetensors")
         self.cases = rows_of(RECORDED / "mx.csv")
         for row in self.cases:
             with self.subTest(row["case"]):
@@ -236,12 +205,12 @@ class Recorded(MatmulCase):
                 self.check_case(row, recorded, arguments, self.sets[row["set"]]["dtype"] == "bf16")
 
     def test_mx_recipe(self):
-        recorded = read(RECORDED / "mx.safetensors")
+        recorded = arrays(RECORDED / "mx.safetensors")
         row = next(r for r in rows_of(RECORDED / "mx.csv") if r["recipe"] == "mxfp8_emulated_rceil")
         self.check_case(row, recorded, ["--recipe", "torchao_mxfp8"], False)
 
     def test_nvfp4(self):
-        recorded = read(RECORDED / "nvfp4.safetensors")
+        recorded = arrays(RECORDED / "nvfp4.safetensors")
         for row in rows_of(RECORDED / "nvfp4.csv"):
             with self.subTest(row["case"]):
                 self.check_case(row, recorded, ["--recipe", "torchao_nvfp4"], True, relative=2.0**-22)
@@ -262,7 +231,7 @@ class Accumulated(MatmulCase):
             return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
     def test_recorded_sums(self):
-        results = read(self.FOLDER / "results.safetensors")
+        results = arrays(self.FOLDER / "results.safetensors")
         models = {row["model"]: row for row in self.table("models.csv")}
         formats = {"e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2"}
         out, met = self.folder / "sums.safetensors", 0
@@ -279,7 +248,7 @@ class Accumulated(MatmulCase):
                         "--x-format", formats.get(one["format_a"], one["format_a"]),
                         "--w-format", formats.get(one["format_b"], one["format_b"]),
                         "--set", f"precision.accumulate={{{text}}}", "-o", out)
-                    got, wanted = read(out)["y"], results[f"{one['set']}.{name}"]
+                    got, wanted = arrays(out)["y"], results[f"{one['set']}.{name}"]
                     self.assertTrue(((got == wanted) | ((got != got) & (wanted != wanted))).all())
                     met += 1
         self.assertGreater(met, 100)
@@ -287,7 +256,7 @@ class Accumulated(MatmulCase):
     def test_recorded_sums_of_scaled_blocks(self):
         """Codes under scales that are no powers of two. A tile takes its scale from its largest value: a row of
         its own, whose products nobody reads, brings the recorded product of scales about."""
-        operands, results = read(self.FOLDER / "operands.safetensors"), read(self.FOLDER / "results.safetensors")
+        operands, results = arrays(self.FOLDER / "operands.safetensors"), arrays(self.FOLDER / "results.safetensors")
         tile = "{element: fp8_e4m3, block: [128, 128], scale: fp32}"
         keys = [f"precision.operands.{x}={tile}" for x in "xw"] + ["precision.accumulate=hopper_fp8_promote128"]
         met = 0
@@ -312,7 +281,7 @@ class Accumulated(MatmulCase):
         self.assertGreaterEqual(met, 18)
 
     def test_what_was_swallowed(self):
-        write(self.folder / "a.safetensors", {
+        write_arrays(self.folder / "a.safetensors", {
             "x": np.array([[1024, 0.0625, 0.0625, 0]], np.float32), "w": np.ones((1, 4), np.float32)})
         text = run("matmul", self.folder / "a.safetensors", "--csv", "--set", "precision.format=bf16",
                    "precision.accumulate=hopper_fp8").stdout
@@ -487,9 +456,9 @@ class Command(MatmulCase):
         self.assertEqual({row["format"] for row in rows if row["scale_log2_min"]}, {"hifloat4"})
         for operand, axis in AXIS.items():
             source, target = self.folder / "one.safetensors", self.folder / "kept.safetensors"
-            write(source, {"x": t[operand.split(".")[1]]})
+            write_arrays(source, {"x": t[operand.split(".")[1]]})
             run("convert", source, target, "--format", "hifloat4", "--axis", axis, "--save-scales")
-            kept = read(target)
+            kept = arrays(target)
             np.testing.assert_array_equal(out[operand], kept["x"], err_msg=operand)
             for part in ("scale", "e8", "e16", "codes"):
                 np.testing.assert_array_equal(out[f"{operand}.{part}"], kept[f"x.{part}"])

@@ -2,23 +2,23 @@
 and what is said of files that are not as they should be."""
 import csv
 import io
-import json
 import math
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from tests.program_case import rows_of
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tools"))
 import on_terminal  # noqa: E402
 import png_file  # noqa: E402
+import safetensors_file  # noqa: E402
 
 BINARY = os.environ.get("ADA_BINARY", str(ROOT / "build" / "ada-train"))
-KINDS = {"F32": "f", "I32": "i", "U8": "B", "F64": "d", "I64": "q"}
 
 
 def folders(part):
@@ -27,26 +27,6 @@ def folders(part):
     if os.environ.get("ADA_GOLDEN_VISION"):
         found.append(pathlib.Path(os.environ["ADA_GOLDEN_VISION"]) / part)
     return found
-
-
-def tensors(path):
-    """name -> (shape, values) of a safetensors file."""
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    result = {}
-    for name, entry in json.loads(data[8:8 + length]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        kind = KINDS[entry["dtype"]]
-        count = (end - begin) // struct.calcsize(kind)
-        result[name] = entry["shape"], struct.unpack(f"<{count}{kind}", data[begin:end])
-    return result
-
-
-def table(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def boxes(tensor):
@@ -109,7 +89,7 @@ class ScoreTest(unittest.TestCase):
 
 class VocTest(ScoreTest):
     def recorded(self, folder, case, rows):
-        values = tensors(folder / "voc.safetensors")
+        values = safetensors_file.numbers(folder / "voc.safetensors")
         of = {key: values[f"{case}.{key}"][1] for key in
               ("pred_image", "pred_label", "pred_score", "gt_image", "gt_label", "gt_difficult")}
         given = rows[0]["difficult_given"] == "1"
@@ -138,7 +118,7 @@ class VocTest(ScoreTest):
     def test_the_recorded_metrics(self):
         for number, folder in enumerate(folders("detection")):
             cases = {}
-            for row in table(folder / "voc.csv"):
+            for row in rows_of(folder / "voc.csv"):
                 cases.setdefault(row["case"], []).append(row)
             for case, rows in cases.items():
                 with self.subTest(folder=number, case=case):
@@ -225,9 +205,9 @@ class SegmentationTest(ScoreTest):
 
     def test_the_recorded_metrics(self):
         for number, folder in enumerate(folders("segmentation")):
-            values = tensors(folder / "miou.safetensors")
-            classes = table(folder / "classes.csv")
-            for row in table(folder / "miou.csv"):
+            values = safetensors_file.numbers(folder / "miou.safetensors")
+            classes = rows_of(folder / "classes.csv")
+            for row in rows_of(folder / "miou.csv"):
                 case = row["case"]
                 with self.subTest(folder=number, case=case):
                     truth, found = {}, {}

@@ -5,10 +5,11 @@ import csv
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import tempfile
 import unittest
+
+from tests.tools.safetensors_file import arrays, write_arrays
 
 try:
     import numpy as np
@@ -20,7 +21,6 @@ PROGRAM = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build/ada-train")).r
 SHARED = pathlib.Path(os.environ.get("ADA_SHARED", ROOT.parent / "shared"))
 RECORDED = SHARED / "golden/practice/optimizers"
 STEPS = 20
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I16": "<i2", "U16": "<u2", "U8": "u1", "I8": "i1", "I32": "<i4"}
 KINDS = {"Muon": "muon", "AdamW": "adamw", "Adafactor": "adafactor", "RMSprop": "rmsprop",
          "NAdam": "nadam", "RAdam": "radam", "Adagrad": "adagrad", "Adamax": "adamax", "SGD": "sgd",
          "Lion": "lion", "ScheduleFreeAdamW": "schedule_free", "AdamW8bit": "adamw",
@@ -30,26 +30,6 @@ KINDS = {"Muon": "muon", "AdamW": "adamw", "Adafactor": "adafactor", "RMSprop": 
 KEYS = {"adjust_lr_fn": "adjust_lr", "eps": "epsilon"}
 LAYOUTS = {"AdamW8bit": "torchao_8bit", "AdamW4bit": "torchao_4bit", "AdamWFp8": "torchao_fp8"}
 PLAIN = {"fp32": None, "bf16": "bf16", "fp16": "fp16", "fp8": "fp8_e4m3"}
-
-
-def load(path):
-    data = path.read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    return {name: np.frombuffer(data[8 + size + e["data_offsets"][0]:8 + size + e["data_offsets"][1]],
-                                TYPES[e["dtype"]]).reshape(e["shape"])
-            for name, e in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
-
-
-def save(path, tensors):
-    header, at = {}, 0
-    for name, values in tensors.items():
-        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [at, at + values.nbytes]}
-        at += values.nbytes
-    text = json.dumps(header).encode()
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text)
-        for values in tensors.values():
-            out.write(np.ascontiguousarray(values).tobytes())
 
 
 def bf16(values):
@@ -113,7 +93,7 @@ def fused_keys(options):
 class RecordedUpdatesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.data, cls.truth = load(RECORDED / "data.safetensors"), load(RECORDED / "cases.safetensors")
+        cls.data, cls.truth = arrays(RECORDED / "data.safetensors"), arrays(RECORDED / "cases.safetensors")
         lines = (RECORDED / "cases.csv").read_text().splitlines()
         cls.cases = list(csv.DictReader(line for line in lines if not line.startswith("#")))
         cls.folder = tempfile.TemporaryDirectory()
@@ -135,13 +115,13 @@ class RecordedUpdatesTest(unittest.TestCase):
         tensors = {"p": bf16(start) if case["dtype"] == "bf16" else start}
         tensors |= {f"g.{t}": self.gradient(case, t) for t in range(1, STEPS + 1)}
         given, kept = (pathlib.Path(self.folder.name) / name for name in ("in", "out"))
-        save(given, tensors)
+        write_arrays(given, tensors)
         keys = [f"{key}={value if isinstance(value, str) else json.dumps(value)}"
                 for key, value in keys_of(case).items()]
         result = subprocess.run([PROGRAM, "replay", "--updates", given, "-o", kept, "--csv", "--set",
                                  *keys], capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
-        return load(kept)
+        return arrays(kept)
 
     def test_recordings(self):
         for case in self.cases:
@@ -238,7 +218,7 @@ class RecordedUpdatesTest(unittest.TestCase):
             steps = name.split("steps")[1].split(".")[0]
             with self.subTest(name):
                 given, kept = (pathlib.Path(self.folder.name) / part for part in ("in", "out"))
-                save(given, {"p": np.zeros_like(matrix), "g.1": matrix})
+                write_arrays(given, {"p": np.zeros_like(matrix), "g.1": matrix})
                 keys = {"kind": "muon", "momentum": 0, "nesterov": "false", "weight_decay": 0, "lr": 1,
                         "ns_steps": steps}
                 rows, columns = matrix.shape
@@ -247,7 +227,7 @@ class RecordedUpdatesTest(unittest.TestCase):
                      *[f"optimizer.{key}={value}" for key, value in keys.items()]],
                     capture_output=True, text=True, check=False)
                 self.assertEqual(result.returncode, 0, result.stderr)
-                ours = -load(kept)["p.1"] / max(1, rows / columns) ** 0.5
+                ours = -arrays(kept)["p.1"] / max(1, rows / columns) ** 0.5
                 apart = np.abs(ours - wide(self.truth[name])).max()
                 # One step of bf16 of an element, and what is amplified on a matrix of rank 2.
                 self.assertLessEqual(apart, 0.33 if "rank2" in name else 0.02)
@@ -282,7 +262,7 @@ class RecordedUpdatesTest(unittest.TestCase):
                 poly = fp16(fused(-4.775, gram, np.float32(2.0315) * product(gram, gram)))
                 x = fp16(fused(3.4445, x, product(poly, x)))
             given = pathlib.Path(self.folder.name) / "in"
-            save(given, {"p": np.zeros(shape, np.float32), "g.1": matrix.astype(np.float32)})
+            write_arrays(given, {"p": np.zeros(shape, np.float32), "g.1": matrix.astype(np.float32)})
             done = subprocess.run(
                 [PROGRAM, "replay", "--updates", given, "--csv", "--set", "optimizer={kind: muon, "
                  "momentum: 0, nesterov: false, ns_steps: 2, ns_format: fp16}"],
@@ -335,13 +315,13 @@ class RecordedUpdatesTest(unittest.TestCase):
                     poly = fused(-4.775, gram, np.float32(2.0315) * product(gram, gram))
                     x = fused(3.4445, x, product(poly, np.ascontiguousarray(x.T)))
                 given, kept = (pathlib.Path(self.folder.name) / part for part in ("in", "out"))
-                save(given, {"p": np.zeros(shape, np.float32), "g.1": matrix})
+                write_arrays(given, {"p": np.zeros(shape, np.float32), "g.1": matrix})
                 done = subprocess.run(
                     [PROGRAM, "replay", "--updates", given, "-o", kept, "--set", "optimizer={kind: muon, lr: 1, "
                      "momentum: 0, nesterov: false, weight_decay: 0, ns_steps: 2}",
                      "precision.accumulate={ns: " + rule + "}"], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                ours = -load(kept)["p.1"] / np.float32(max(1, shape[0] / shape[1]) ** 0.5)
+                ours = -arrays(kept)["p.1"] / np.float32(max(1, shape[0] / shape[1]) ** 0.5)
                 want = x.T if shape[0] > shape[1] else x
                 np.testing.assert_allclose(ours, want, rtol=3e-7, err_msg=f"{shape} {rule}")
 

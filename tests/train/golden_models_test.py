@@ -2,13 +2,14 @@
 sums of gradients and running statistics of one step are PyTorch's (golden/models). Where torch is
 installed the networks are written anew and compared; ADA_GOLDEN_VISION names a folder with the
 recordings of ten networks, all of which are then tried, as ADA_SLOW=1 asks for."""
-import csv
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from tests.program_case import rows_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden/models"
@@ -26,11 +27,6 @@ SUMS = 3
 # The column of models.csv is the noise of one run of PyTorch, in which another relu near zero may
 # have turned than in ours. The recordings' page gives 2e-3 for this network's family.
 FAMILY = {"vgg19_bn": 2e-3}
-
-
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if line[0] != "#"))
 
 
 def has_torch():
@@ -59,8 +55,8 @@ def write_network(name, size, folder):
 @unittest.skipIf(numpy is None, "numpy is missing")
 class GoldenModels(unittest.TestCase):
     def compare(self, name, golden, net, folder):
-        facts = next(row for row in rows(golden / "models.csv") if row["model"] == name)
-        table = rows(golden / f"{name}.csv")
+        facts = next(row for row in rows_of(golden / "models.csv") if row["model"] == name)
+        table = rows_of(golden / f"{name}.csv")
         batch, size = int(facts["batch"]), int(facts["H"])
         logits = network_step.Tensors(golden / f"{name}.safetensors")
         # The seed of the formula; recordings of others than 0 have it in their labels.
@@ -96,7 +92,7 @@ class GoldenModels(unittest.TestCase):
         noise = max(float(facts["grad_l1_worst_rel_fp32"]), FAMILY.get(name, 0))
         self.compare_gradients(step, table, noise, seed)
         if (golden / f"{name}_running.csv").exists():
-            self.compare_statistics(step, rows(golden / f"{name}_running.csv"))
+            self.compare_statistics(step, rows_of(golden / f"{name}_running.csv"))
 
     def compare_logits(self, ours, theirs, tolerance):
         ours = ours[:, :theirs.shape[1]]
@@ -145,7 +141,7 @@ class GoldenModels(unittest.TestCase):
     @unittest.skipUnless(has_torch(), "torch, torchvision, safetensors or PyYAML are missing")
     def test_ten_networks(self):
         golden = pathlib.Path(os.environ["ADA_GOLDEN_VISION"]) / "models"
-        for row in rows(golden / "models.csv"):
+        for row in rows_of(golden / "models.csv"):
             with self.subTest(row["model"]), tempfile.TemporaryDirectory() as folder:
                 net = write_network(row["model"], row["H"], folder)
                 self.compare(row["model"], golden, net, folder)

@@ -6,11 +6,11 @@ import json
 import math
 import os
 import shutil
-import struct
 import subprocess
 import unittest
 
 from tests.program_case import ProgramCase
+from tests.tools.safetensors_file import arrays, write_arrays
 
 try:
     import numpy
@@ -47,27 +47,6 @@ log: {every: 5}
 """
 
 
-def write_tensors(path, tensors):
-    kinds = {"uint8": "U8", "uint16": "U16", "int32": "I32", "int64": "I64"}
-    header, data = {}, b""
-    for name, values in tensors.items():
-        content = numpy.ascontiguousarray(values).tobytes()
-        header[name] = {"dtype": kinds[str(values.dtype)], "shape": list(values.shape),
-                        "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def read_floats(path, name):
-    data = path.read_bytes()
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    entry = json.loads(data[8:end])[name]
-    first, last = entry["data_offsets"]
-    return numpy.frombuffer(data[end + first:end + last], "<f4").reshape(entry["shape"])
-
-
 def rows(text):
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -94,7 +73,7 @@ class LanguageTest(ProgramCase):
         self.targets[::4, 1:] = self.targets[1::4, 2:] = -100
         self.arrays = {"train.tokens": self.tokens, "train.targets": self.targets,
                        "test.tokens": self.tokens[:5], "test.targets": self.targets[:5]}
-        write_tensors(self.folder / "rows.safetensors", self.arrays)
+        write_arrays(self.folder / "rows.safetensors", self.arrays)
         words = b"the cat sat on the mat. a dog lay in the fog. "
         (self.folder / "text.txt").write_bytes(words * 30)
 
@@ -114,7 +93,7 @@ class LanguageTest(ProgramCase):
 
     def test_losses_are_means_over_the_counted_targets(self):
         self.ada("evaluate", "--config", "net.yaml", "--outputs", "start.safetensors", config=ROWS)
-        start = read_floats(self.folder / "start.safetensors", "outputs")
+        start = arrays(self.folder / "start.safetensors")["outputs"]
         self.assertEqual(start.shape, (5, CONTEXT, VOCABULARY))
         self.train(ROWS)
         losses, hits = cross_entropies(start[:4], self.targets[:4])
@@ -123,7 +102,7 @@ class LanguageTest(ProgramCase):
         self.assertAlmostEqual(float(first["accuracy"]), hits.mean(), delta=1e-9)
         out = self.ada("evaluate", "run", "--outputs", "end.safetensors").stdout.decode()
         losses, hits = cross_entropies(
-            read_floats(self.folder / "end.safetensors", "outputs"), self.targets[:5])
+            arrays(self.folder / "end.safetensors")["outputs"], self.targets[:5])
         (row,) = rows(out)
         self.assertEqual((row["split"], row["images"]), ("test", "5"))
         self.assertAlmostEqual(float(row["loss"]), losses.mean(), delta=1e-6)
@@ -144,7 +123,7 @@ class LanguageTest(ProgramCase):
 
     def test_a_batch_without_targets_has_no_nan(self):
         self.targets[:4] = -100
-        write_tensors(self.folder / "rows.safetensors", self.arrays)
+        write_arrays(self.folder / "rows.safetensors", self.arrays)
         self.train(ROWS)
         first = self.steps()[0]
         self.assertEqual((first["loss"], first["accuracy"], first["grad_norm"]),
@@ -155,7 +134,7 @@ class LanguageTest(ProgramCase):
         self.assertIn("no token of the batch has a target (all are -100): its loss and its "
                       "gradients are given as 0", (self.folder / "run/events.csv").read_text())
         self.targets[:] = -100
-        write_tensors(self.folder / "rows.safetensors", self.arrays)
+        write_arrays(self.folder / "rows.safetensors", self.arrays)
         said = self.ada("evaluate", "run", code=3).stderr.decode()
         self.assertIn("rows.safetensors: no token of the sequences that are evaluated has a target",
                       said)
@@ -164,7 +143,7 @@ class LanguageTest(ProgramCase):
         # Without targets, which only the last batch has, AdamW does nothing but decay.
         targets = numpy.full_like(self.targets, -100)
         targets[-1, 0] = 1
-        write_tensors(self.folder / "rows.safetensors", {**self.arrays, "train.targets": targets})
+        write_arrays(self.folder / "rows.safetensors", {**self.arrays, "train.targets": targets})
         config = ROWS.replace("optimizer:", "  init: {parameters: [{match: '*', scheme: constant, "
                               "value: 0.5}]}\noptimizer:")
         self.assertNotEqual(config, ROWS)
@@ -174,8 +153,8 @@ class LanguageTest(ProgramCase):
         after = self.folder / "run/checkpoints/step-00000001.safetensors"
         decayed = numpy.float32(0.5 * (1 - 0.01 * 0.5))
         for name in ("wte.weight", "head.weight"):
-            self.assertTrue(numpy.allclose(read_floats(after, name), decayed, rtol=1e-7), name)
-        self.assertTrue((read_floats(after, "head.bias") == 0.5).all())
+            self.assertTrue(numpy.allclose(arrays(after)[name], decayed, rtol=1e-7), name)
+        self.assertTrue((arrays(after)["head.bias"] == 0.5).all())
 
     def test_a_text_is_learned_and_its_words_are_said(self):
         said = self.train(TEXT, "--set", "optimizer.lr=0.05").stdout.decode()
@@ -237,10 +216,10 @@ class LanguageTest(ProgramCase):
         (self.folder / "moved.safetensors").rename(self.folder / "rows.safetensors")
         # The token after each one, from the logits of an evaluation of just this text.
         padded = numpy.array(tokens + [0], "uint8").reshape(2, CONTEXT)
-        write_tensors(self.folder / "rows.safetensors", {
+        write_arrays(self.folder / "rows.safetensors", {
             **self.arrays, "test.tokens": padded, "test.targets": padded.astype("int32")})
         self.ada("evaluate", "run", "--outputs", "said.safetensors")
-        likeliest = read_floats(self.folder / "said.safetensors", "outputs").argmax(axis=2)
+        likeliest = arrays(self.folder / "said.safetensors")["outputs"].argmax(axis=2)
         self.assertEqual(list(likeliest.reshape(-1)[1:10]), tokens[2:])
 
     def test_generate_draws_by_the_seed(self):

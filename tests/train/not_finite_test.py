@@ -1,13 +1,13 @@
 """Numbers that are not finite, and what updates keep: what a run says of them, against what its
 configuration must lead to. ADA_BINARY names the program."""
-import csv
 import json
 import math
 import os
 import struct
 import unittest
 
-from tests.program_case import ProgramCase
+from tests.program_case import ProgramCase, rows_of
+from tests.tools import safetensors_file
 
 NETWORK = """
 name: r
@@ -22,25 +22,6 @@ model:
 device: {kind: cpu, threads: 1}
 evaluate: {every_epochs: 0}
 """
-
-
-def rows(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def tensors(path):
-    """name -> (shape, values) of a safetensors file of F32."""
-    raw = path.read_bytes()
-    size = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + size])
-    found = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = (8 + size + at for at in entry["data_offsets"])
-            found[name] = (entry["shape"],
-                           struct.unpack(f"<{(end - begin) // 4}f", raw[begin:end]))
-    return found
 
 
 class NotFinite(ProgramCase):
@@ -80,13 +61,13 @@ device: {kind: cpu, threads: 1}
     def test_images_beyond_the_format_are_the_first_culprit(self):
         self.images(70000.0)
         said = self.train(self.INPUT).stdout
-        events = rows(self.folder / "r/events.csv")
+        events = rows_of(self.folder / "r/events.csv")
         skip = [row for row in events if row["event"] == "skip"]
         self.assertEqual([(row["layer"], row["tensor"], row["value"]) for row in skip],
                          [("input", "y", "70000")] * 2)
         self.assertIn("first: input (largest magnitude 70000)", skip[0]["message"])
         self.assertEqual(len([row for row in events if row["event"] == "loss_not_finite"]), 1)
-        first = rows(self.folder / "r/underflow.csv")[0]
+        first = rows_of(self.folder / "r/underflow.csv")[0]
         # 8 images of 64 values, of which every 16th overflows.
         self.assertEqual([first[key] for key in ("layer", "tensor", "format", "numel", "overflow")],
                          ["input", "y", "fp16", "512", "32"])
@@ -108,7 +89,7 @@ device: {kind: cpu, threads: 1}
     def test_images_within_the_format_are_rounded_and_counted(self):
         self.images(60000.0)
         self.train(self.INPUT)
-        first = rows(self.folder / "r/underflow.csv")[0]
+        first = rows_of(self.folder / "r/underflow.csv")[0]
         self.assertEqual([first[key] for key in ("layer", "overflow", "max_abs")],
                          ["input", "0", "60000.0"])
 
@@ -117,7 +98,7 @@ device: {kind: cpu, threads: 1}
         said = self.train(NETWORK + "optimizer: {kind: sgd, lr: 1e10, weight_decay: 1e30}\n"
                           "train: {max_steps: 4}\nlog: {every: 1, statistics: [w, y, dx, dw]}\n"
                           ).stdout
-        skip = [row for row in rows(self.folder / "r/events.csv") if row["event"] == "skip"]
+        skip = [row for row in rows_of(self.folder / "r/events.csv") if row["event"] == "skip"]
         self.assertEqual([(row["step"], row["layer"], row["tensor"]) for row in skip][:1],
                          [("2", "conv1", "w")])
         self.assertIn("the optimizer's update did it", said)
@@ -132,14 +113,14 @@ device: {kind: cpu, threads: 1}
 
     def test_values_that_outgrow_their_tensors_scale_are_kept_by_saturation(self):
         self.train(self.OUTGROWN % "format", "f")
-        skips = [row for row in rows(self.folder / "f/events.csv") if row["event"] == "skip"]
+        skips = [row for row in rows_of(self.folder / "f/events.csv") if row["event"] == "skip"]
         self.assertGreater(len(skips), 0)
         first = skips[0]
         self.assertIn(first["tensor"], ("y", "w", "dx", "dy"))
         self.assertTrue(math.isfinite(float(first["value"])), first)
         self.assertIn("precision.overflow: saturate would keep it", first["message"])
         self.train(self.OUTGROWN % "saturate", "s")
-        self.assertEqual([row for row in rows(self.folder / "s/events.csv")
+        self.assertEqual([row for row in rows_of(self.folder / "s/events.csv")
                           if row["event"] == "skip"], [])
 
     def test_a_scale_that_is_too_large_is_said_to_help(self):
@@ -160,7 +141,7 @@ device: {kind: cpu, threads: 1}
 
     def test_masters_and_state_are_counted_by_parameter(self):
         said = self.train(self.KEPT).stdout
-        table = rows(self.folder / "r/underflow.csv")
+        table = rows_of(self.folder / "r/underflow.csv")
         of_bn = {row["tensor"]: row for row in table if row["layer"] == "bn1" and row["step"] == "8"}
         self.assertEqual(set(of_bn) - {"dx"}, {
             "update", "update.weight", "update.bias", "master", "master.weight", "master.bias",
@@ -176,7 +157,7 @@ device: {kind: cpu, threads: 1}
         self.assertEqual(int(of_bn["update"]["underflow"]),
                          sum(int(of_bn[f"update.{part}"]["underflow"]) for part in
                              ("weight", "bias")))
-        alerts = {(row["layer"], row["tensor"]) for row in rows(self.folder / "r/events.csv")
+        alerts = {(row["layer"], row["tensor"]) for row in rows_of(self.folder / "r/events.csv")
                   if row["event"] == "underflow_alert"}
         self.assertIn(("bn1", "update.weight"), alerts)
         self.assertIn("what updates lose most", said)
@@ -187,7 +168,7 @@ device: {kind: cpu, threads: 1}
     def test_state_and_masters_in_fp32_have_no_rows(self):
         self.train(NETWORK + "precision: {format: bf16}\noptimizer: {kind: adamw, lr: 1e-4}\n"
                    "train: {max_steps: 2}\nlog: {every: 1, statistics: [dx, update]}\n")
-        names = {row["tensor"] for row in rows(self.folder / "r/underflow.csv")}
+        names = {row["tensor"] for row in rows_of(self.folder / "r/underflow.csv")}
         self.assertEqual({name.split(".")[0] for name in names}, {"dx", "update"})
 
     def test_a_dump_of_the_first_step_that_is_not_finite(self):
@@ -195,7 +176,7 @@ device: {kind: cpu, threads: 1}
         text = self.INPUT.replace("log: {every: 1,", "log: {every: 1, dump_on: skip,")
         self.train(text)
         self.assertEqual(sorted(os.listdir(self.folder / "r/dump")), ["skip-00000001.safetensors"])
-        found = tensors(self.folder / "r/dump/skip-00000001.safetensors")
+        found = safetensors_file.numbers(self.folder / "r/dump/skip-00000001.safetensors")
         self.assertEqual(set(found), {"batch.images", "batch.labels"})
         self.assertEqual(found["batch.images"][0], [8, 1, 8, 8])
         self.assertEqual(max(found["batch.images"][1]), 70000.0)
@@ -208,9 +189,9 @@ device: {kind: cpu, threads: 1}
         for name in ("steps.csv", "underflow.csv", "scales.csv", "events.csv"):
             self.assertEqual((self.folder / "r" / name).read_bytes(),
                              (self.folder / "plain" / name).read_bytes(), name)
-        skip = next(row for row in rows(self.folder / "r/events.csv") if row["event"] == "skip")
+        skip = next(row for row in rows_of(self.folder / "r/events.csv") if row["event"] == "skip")
         file = self.folder / f"r/dump/skip-{int(skip['step']):08}.safetensors"
-        found = tensors(file)
+        found = safetensors_file.numbers(file)
         layers = {name.rsplit(".", 1)[0] for name in found}
         self.assertEqual(layers, {"batch", skip["layer"]})
         self.assertIn(f"{skip['layer']}.dx", found)
@@ -218,10 +199,10 @@ device: {kind: cpu, threads: 1}
     def test_alerts_and_histograms_and_the_best_checkpoint_are_on_by_default(self):
         self.train(NETWORK.replace("evaluate: {every_epochs: 0}\n", "") +
                    "precision: {format: fp8_e4m3}\ntrain: {epochs: 60}\n")
-        self.assertEqual(sorted({int(row["step"]) for row in rows(self.folder / "r/histograms.csv")}),
+        self.assertEqual(sorted({int(row["step"]) for row in rows_of(self.folder / "r/histograms.csv")}),
                          [1, 200, 400])
         self.assertIn("underflow_alert",
-                      {row["event"] for row in rows(self.folder / "r/events.csv")})
+                      {row["event"] for row in rows_of(self.folder / "r/events.csv")})
         for command in (["evaluate", "r", "--best"], ["recommend", "r"],
                         ["what-if", "r", "--format", "fp16"], ["advise", "r"]):
             self.run_program(*command)
@@ -231,7 +212,7 @@ device: {kind: cpu, threads: 1}
             self.train(NETWORK + "precision: {format: fp16}\ntrain: {max_steps: 230, epochs: 99}\n"
                        f"log: {{every: {every}}}\n", "r", 0, "--overwrite")
             path = self.folder / "r/histograms.csv"
-            found = sorted({int(row["step"]) for row in rows(path)}) if path.exists() else []
+            found = sorted({int(row["step"]) for row in rows_of(path)}) if path.exists() else []
             self.assertEqual(found, steps)
 
 

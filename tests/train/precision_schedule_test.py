@@ -1,11 +1,10 @@
 """precision.schedule beside trainings that never switch: the steps before a switch are those of the
 first precision, the steps from it on those of another training that starts from the weights."""
-import csv
 import json
 import os
 import unittest
 
-from tests.program_case import ProgramCase
+from tests.program_case import ProgramCase, rows_of
 
 BINARY = os.environ.get("ADA_BINARY")
 
@@ -36,11 +35,6 @@ checkpoint: {every_epochs: 0, every_steps: 3, keep: 10}
 log: {every: 1, statistics: [dx, operands], alert_underflow_pct: 0}
 """
 LOGS = ("steps.csv", "underflow.csv", "scales.csv", "blocks.csv", "events.csv", "evaluation.csv")
-
-
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def without(row, *keys):
@@ -82,14 +76,14 @@ class PrecisionSchedule(ProgramCase):
                 after = self.train(f"{name}-after", second, 3,
                                    init=f"init: {{weights: '{weights}'}}")
                 for log in ("steps.csv", "underflow.csv", "blocks.csv"):
-                    got, one, other = (rows(f / log) for f in (whole, before, after))
+                    got, one, other = (rows_of(f / log) for f in (whole, before, after))
                     self.assertEqual([r for r in got if int(r["step"]) <= 3], one, log)
                     self.assertEqual(
                         [without(r, "step", "epoch") for r in got if int(r["step"]) > 3],
                         [without(r, "step", "epoch") for r in other], log)
-                losses = [r["loss"] for r in rows(whole / "steps.csv")]
+                losses = [r["loss"] for r in rows_of(whole / "steps.csv")]
                 self.assertEqual(len(set(losses)), 6)
-                events = [r for r in rows(whole / "events.csv") if r["event"] == "precision"]
+                events = [r for r in rows_of(whole / "events.csv") if r["event"] == "precision"]
                 self.assertEqual([(r["step"], r["epoch"]) for r in events], [("4", "4")])
                 self.assertIn("from step 4 on {", events[0]["message"])
 
@@ -133,7 +127,7 @@ class PrecisionSchedule(ProgramCase):
 
         def scales(folder):
             return {(r["layer"], r["tensor"]): float(r["scale"])
-                    for r in rows(folder / "underflow.csv") if r["step"] == "4" and
+                    for r in rows_of(folder / "underflow.csv") if r["step"] == "4" and
                     r["tensor"] in ("forward.x", "dw.x", "dx.dy", "dw.dy")}
         got, want = scales(out), scales(plain)
         self.assertEqual(len(got), 11)
@@ -146,7 +140,7 @@ class PrecisionSchedule(ProgramCase):
                          "{from_step: 7, format: fp32}]}", 5)
         moved = "precision.schedule=[{from_step: 3, format: fp16}, {from_step: 6, format: fp32}]"
         self.run_program("train", "--resume", out, "--set", "train.max_steps=6", moved)
-        events = [r["step"] for r in rows(out / "events.csv") if r["event"] == "precision"]
+        events = [r["step"] for r in rows_of(out / "events.csv") if r["event"] == "precision"]
         self.assertEqual(events, ["3", "6"])
         past = "precision.schedule=[{from_step: 2, format: fp16}, {from_step: 6, format: fp32}]"
         done = self.run_program("train", "--resume", out, "--set", "train.max_steps=7", past,
@@ -155,7 +149,7 @@ class PrecisionSchedule(ProgramCase):
 
     def test_evaluation_has_the_precision_of_the_checkpoint(self):
         out = self.train("run", "{format: fp32, schedule: [{from_step: 4, format: fp4_e2m1}]}", 6)
-        logged = {r["step"]: r["loss"] for r in rows(out / "evaluation.csv")}
+        logged = {r["step"]: r["loss"] for r in rows_of(out / "evaluation.csv")}
         checkpoint = out / "checkpoints/step-00000006.safetensors"
         printed = self.run_program("evaluate", checkpoint, "--no-progress").stdout.splitlines()
         row = dict(zip(printed[0].split(","), printed[-1].split(",")))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from tests.program_case import ProgramCase
+from tests.program_case import ProgramCase, rows_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
@@ -27,11 +27,6 @@ data: {dataset: text, path: text.txt, context: 8, batch_size: 4, validation: 0.2
 model: {zoo: gpt2, layers: 1, heads: 2, width: 8}
 """ + REST
 ATTENTION = "encoder.layers.encoder_layer_0.self_attention"
-
-
-def rows(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
@@ -61,16 +56,16 @@ class TransformerToolsTest(ProgramCase):
                    "log.what_if=[{format: nvfp4}]", "log.statistics=[w, dw]")
         dump = safetensors_file.read(self.folder / "run/dump/step-00000002.safetensors")
         self.assertEqual(dump[f"{ATTENTION}.in_proj.w"][0], [12, 4])
-        probed = {(row["layer"], row["tensor"]) for row in rows(self.folder / "run/probes.csv")}
+        probed = {(row["layer"], row["tensor"]) for row in rows_of(self.folder / "run/probes.csv")}
         self.assertIn((f"{ATTENTION}.in_proj", "w"), probed)
         self.assertIn((f"{ATTENTION}.in_proj", "dw"), probed)
-        judged = {row["layer"] for row in rows(self.folder / "run/what_if_blocks.csv")}
+        judged = {row["layer"] for row in rows_of(self.folder / "run/what_if_blocks.csv")}
         self.assertIn(f"{ATTENTION}.in_proj", judged)
 
     def test_vit_updates_have_rows_of_layers(self):
         self.train("vit", 1, "precision.masters=bf16", "precision.optimizer_state=bf16",
                    "log.statistics=[update]")
-        found = {(row["layer"], row["tensor"]) for row in rows(self.folder / "run/underflow.csv")}
+        found = {(row["layer"], row["tensor"]) for row in rows_of(self.folder / "run/underflow.csv")}
         for layer in ("class_token", "encoder.pos_embedding", f"{ATTENTION}.in_proj"):
             self.assertIn((layer, "update"), found)
             self.assertIn((layer, "master"), found)
@@ -145,7 +140,7 @@ class TransformerToolsTest(ProgramCase):
         for pattern, reached in (("*.attn", True), ("*.attn.ds", False)):
             self.train("gpt", 1, "scaling={policy: adaptive, init_scale: 64, layers: "
                        f"[{{match: '{pattern}', method: fixed, scale: 4}}]}}")
-            scales = {row["layer"]: row["limit"] for row in rows(self.folder / "run/scales.csv")}
+            scales = {row["layer"]: row["limit"] for row in rows_of(self.folder / "run/scales.csv")}
             decisions = [scales[f"transformer.h.0.attn.{name}"] for name in ("dv", "dq", "dk")]
             self.assertEqual(len(set(decisions)), 1)
             self.assertEqual(decisions[0] == scales["transformer.h.0.attn.ds"], reached)
