@@ -1,12 +1,11 @@
 """Trainings beside NumPy: each in a folder of its own, and the tensors that it dumps."""
-import csv
 import os
 import pathlib
 import sys
 import tempfile
 import unittest
 
-from tests.program_case import run_in
+from tests.program_case import rows_of as rows, run_in
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import safetensors_file  # noqa: E402
@@ -15,11 +14,6 @@ try:
     import numpy as np
 except ImportError:
     np = None
-
-
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @unittest.skipIf(os.environ.get("ADA_BINARY") is None, "ADA_BINARY names no program")
