@@ -12,8 +12,7 @@
 namespace ada::backend {
 
 // The scalars of one update, each computed in double and rounded to fp32 once, as torch rounds
-// the Python numbers that it gives to its kernels. For slots without weight decay see
-// WithoutDecay.
+// the Python numbers that it gives to its kernels.
 struct UpdateScalars {
   float gradient_factor = 1;  // clipping
   float weight_decay = 0;     // 0: not added at all (L2)
@@ -145,13 +144,6 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   if (rule.kind == Kind::kStableAdamW) s.keep = 1;
   if (rule.kind == Kind::kAdagrad)
     s.minus_lr = static_cast<float>(-step.lr / (1 + (count - 1) * rule.lr_decay));
-  return s;
-}
-
-// The same scalars for a slot whose `decay` is 0.
-static inline UpdateScalars WithoutDecay(UpdateScalars s) {
-  s.weight_decay = 0, s.decoupled_decay = 0;
-  s.keep = 1;
   return s;
 }
 

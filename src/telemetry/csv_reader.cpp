@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -326,10 +325,6 @@ double CsvReader::Number(std::size_t column) const {
   double value = 0;
   if (!Parse(Text(column), value)) FailAt(column, "a number");
   return value;
-}
-
-double CsvReader::NumberOrNan(std::size_t column) const {
-  return Text(column).empty() ? NAN : Number(column);
 }
 
 void CsvReader::Fail(const std::string& problem) const {

@@ -68,7 +68,6 @@ class CsvReader {
   const std::string& Text(std::size_t column) const;
   std::int64_t Integer(std::size_t column) const;  // of at most kMostInteger, either sign
   double Number(std::size_t column) const;         // inf, -inf and nan in words
-  double NumberOrNan(std::size_t column) const;    // NaN for an empty field
   std::int64_t line() const { return row_line_; }  // of the row's (header's) beginning, from 1
   std::int64_t offset() const { return offset_; }  // bytes up to the end of the last whole row
 

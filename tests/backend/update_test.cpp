@@ -49,8 +49,7 @@ void CheckUpdate(const UpdateRule& rule, const UpdatePlan& plan, UpdateBench& be
   std::vector<Values> value, state1, state2;
   for (const UpdateSlot& slot : slots) {
     const auto n = static_cast<std::size_t>(slot.value.shape.numel());
-    UpdateScalars s = MakeUpdateScalars(rule, step);
-    if (!slot.decay) s = WithoutDecay(s);
+    const UpdateScalars s = MakeUpdateScalars(rule, step, 1, slot.decay);
     Values v = Bench::Get(slot.value), a = GetOr(slot.state1, n), b = GetOr(slot.state2, n);
     const Values g = Bench::Get(slot.gradient);
     for (std::size_t i = 0; i < n; ++i)

@@ -64,8 +64,7 @@ void Write(const UpdateOutcome& outcome, Findings& findings) {
 // The scalar rules, value by value.
 void UpdateNaively(const UpdateRule& rule, const UpdateStep& step, const UpdateSlot& slot,
                    Values& v, const Values& g, Values& a, Values& b) {
-  UpdateScalars s = MakeUpdateScalars(rule, step);
-  if (!slot.decay) s = WithoutDecay(s);
+  const UpdateScalars s = MakeUpdateScalars(rule, step, 1, slot.decay);
   for (std::size_t i = 0; i < v.size(); ++i)
     v[i] = rule.kind != Method::kSgd ? AdamUpdate(s, v[i], g[i], a[i], b[i])
            : slot.state1             ? SgdMomentumUpdate(s, v[i], g[i], a[i])

@@ -47,7 +47,7 @@ void Csv(std::string_view input) {
           file.Text(i);
           if (row > 2 || i > 4) continue;  // refusing takes its time
           Refusable([&] { file.Integer(i); });
-          Refusable([&] { file.NumberOrNan(i); });
+          Refusable([&] { file.Number(i); });
         }
       }
       Demand(file.offset() <= static_cast<std::int64_t>(input.size()), "read past the end");

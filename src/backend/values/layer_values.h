@@ -94,10 +94,6 @@ inline ImageShape ImageOf(const Shape& shape) {
 inline ImageShape WholeImage(const Shape& shape) {
   return {1, 1, static_cast<int>(shape.per_image())};
 }
-// Runs of this length, in the order of memory.
-inline ImageShape RunsOf(const Shape& shape, std::int64_t run) {
-  return {1, static_cast<int>(shape.per_image() / run), static_cast<int>(run)};
-}
 struct RunIndex {
   std::int64_t image;
   int h, w;

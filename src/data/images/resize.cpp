@@ -178,22 +178,6 @@ Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to) {
   return ResizeBox(picture, box, to, WholeOf(to));
 }
 
-Picture ResizeNearest(const Picture& picture, PictureSize to) {
-  Picture resized{to.height, to.width, picture.channels, {}};
-  const auto channels = static_cast<std::size_t>(picture.channels);
-  resized.pixels.resize(static_cast<std::size_t>(to.height) * static_cast<std::size_t>(to.width) *
-                        channels);
-  std::uint8_t* out = resized.pixels.data();
-  for (int y = 0; y < to.height; ++y) {
-    const std::int64_t row = NearestPlace(y, picture.height, to.height);
-    for (int x = 0; x < to.width; ++x, out += channels) {
-      const std::int64_t from = row * picture.width + NearestPlace(x, picture.width, to.width);
-      std::copy_n(picture.pixels.data() + from * picture.channels, channels, out);
-    }
-  }
-  return resized;
-}
-
 PictureSize ShorterSide(PictureSize of, int size, const std::string& path) {
   const int shorter = std::min(of.height, of.width), longer = std::max(of.height, of.width);
   const auto scaled = static_cast<std::int64_t>(size) * longer / shorter;

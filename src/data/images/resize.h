@@ -18,12 +18,11 @@ Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to);
 // The same, but only `part` of the result, which lies within it, is computed.
 Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to, const Box& part);
 
-// For pixel `at` of an axis of `to` pixels, the one of `from` pixels in which its center lies.
+// For pixel `at` of an axis of `to` pixels, the one of `from` pixels in which its center lies: the
+// choice of Pillow's NEAREST.
 inline int NearestPlace(int at, int from, int to) {
   return static_cast<int>((2 * std::int64_t{at} + 1) * from / (2 * std::int64_t{to}));
 }
-// The picture resized so: Pillow's Image.resize(..., NEAREST), for label images.
-Picture ResizeNearest(const Picture& picture, PictureSize to);
 
 // torchvision's Resize(size): the shorter side becomes `size`, the longer one is size * longer /
 // shorter without its fraction. Throws DataError naming `path` where that passes kMaxPixels.
