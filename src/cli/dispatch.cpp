@@ -99,7 +99,7 @@ void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
     if (option->count() > 0 && option->get_name() != "--color")
       // Such an option would be parsed into the arguments of train and be forgotten.
       throw ConfigError(option->get_name() + " stands before the command " + command.get_name() +
-                        "; expected behind it, if it is one of its options: `ada-train " +
+                        "; expected after it, if it is one of its options: `ada-train " +
                         command.get_name() + " --help` lists them");
 }
 

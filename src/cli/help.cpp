@@ -184,7 +184,7 @@ std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app
     if (IsOption(argument)) text += (text.empty() ? "" : "\n") + UnknownOption(argument, command);
   if (text.empty())
     for (const std::string& argument : left)
-      text += (text.empty() ? "not expected behind " + command.get_name() + ": " : " ") +
+      text += (text.empty() ? "not expected after " + command.get_name() + ": " : " ") +
               Visible(argument);
   return WithAdvice(text, HelpOf(command));
 }

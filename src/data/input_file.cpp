@@ -167,7 +167,7 @@ void InputFile::ExpectSize(std::uint64_t bytes, const std::string& expected) {
   if (size > bytes) {
     const bool cut = packed_ && size > most;
     Fail(bytes,
-         std::string("more data than expected (it ") + (cut ? "goes on behind" : "ends at") +
+         std::string("more data than expected (it ") + (cut ? "goes on after" : "ends at") +
              " byte " + std::to_string(size) + ")",
          expected);
   }

@@ -175,7 +175,7 @@ TEST_SUITE("cpu") {
       }
   }
 
-  TEST_CASE("shortcut A: every second pixel, new channels half before and half behind") {
+  TEST_CASE("shortcut A: every second pixel, new channels half before and half after") {
     for (const Kind& kind : MainKinds())
       for (const std::int64_t channels : {6, 9, 32}) {
         CAPTURE(kind.name);

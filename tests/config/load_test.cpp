@@ -423,7 +423,7 @@ model:
     }
   }
 
-  TEST_CASE("the numbers behind `normalize: standard` stand beside it") {
+  TEST_CASE("the numbers of `normalize: standard` stand beside it") {
     const std::string data = "{dataset: fashion_mnist, path: x";
     const std::string text = ToYaml(With("data", data + "}"));
     CHECK(text.find("  normalize: standard  # mean [0.2860], std [0.3530]\n") != std::string::npos);

@@ -139,7 +139,7 @@ TEST_SUITE("cpu") {
       for (const int columns : {1, 2, 4}) CheckColumns(reverse, columns);
   }
 
-  TEST_CASE("without counters nothing is behind a kernel") {
+  TEST_CASE("without counters nothing comes after a kernel") {
     HostStream stream;
     auto* numbers = Make<std::int64_t>(stream, 6);
     const ColumnSums then{numbers, 6, nullptr, nullptr};

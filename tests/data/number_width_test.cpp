@@ -80,7 +80,7 @@ TEST_SUITE("cpu") {
         for (std::size_t i = 0; i < padded.size(); i += 7) padded[i] = -100;
         for (std::size_t i = 1500; i < padded.size(); ++i) padded[i] = -1;
         CHECK(WidthAs<std::int32_t>(padded).bytes == 4);
-        // Behind some hundred bytes that are no tokens.
+        // After some hundred bytes that are no tokens.
         std::vector<std::uint32_t> numbers(tokens.begin(), tokens.end());
         for (std::size_t i = 0; i < 8; ++i)
           numbers[i] = 0x7E57'1234u + static_cast<std::uint32_t>(i);
@@ -120,7 +120,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("width: what stands behind the beginning counts too") {
+  TEST_CASE("width: what stands after the beginning counts too") {
     std::vector<std::uint32_t> numbers(1 << 20);  // nothing but zeros at first
     const auto tokens = ZipfTokens(100000, 4000, 3, true);
     std::copy(tokens.begin(), tokens.end(), numbers.end() - 4000);

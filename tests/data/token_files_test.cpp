@@ -30,10 +30,10 @@ TEST_SUITE("cpu") {
     check("nanogpt.bin", TokenType::kUint16, 50257, "");
     check("wide.bin", TokenType::kUint32, 128256, "");
     check("llmc.bin", TokenType::kAuto, 50257,
-          " is read as uint16 behind the header of llm.c (data.element)");
+          " is read as uint16 after the header of llm.c (data.element)");
     check("llmc.bin", TokenType::kUint16, 50257, "");
     check("llama3.bin", TokenType::kAuto, 128256,
-          " is read as uint32 behind the header of llm.c (data.element)");
+          " is read as uint32 after the header of llm.c (data.element)");
   }
 
   TEST_CASE("a folder of tokens: files with `val` in their names are split `validation`") {
@@ -212,7 +212,7 @@ TEST_SUITE("cpu") {
       WriteFile(folder / "t.npy", npy(descr, "6,", values));
       const Splits splits = Read("tokens", folder / "t.npy", Windows(2));
       CHECK(splits.note ==
-            folder / "t.npy is read as " + name + " behind the header of NumPy (data.element)");
+            folder / "t.npy is read as " + name + " after the header of NumPy (data.element)");
       CHECK(splits.train.classes == 301);
       CHECK(ReadSequence(splits.train, 1).tokens == Tokens{3, 300});
       CHECK(ReadSequence(splits.train, 1).targets == Tokens{300, 5});

@@ -65,7 +65,7 @@ std::string Of(const Gradient& gradient) { return Of(gradient.tensor); }
 const LayerFormats kAllFp32 = {kFp32, kFp32, kFp32, kFp32};
 
 TEST_SUITE("cpu") {
-  TEST_CASE("an fp32 head behind an fp16 body, with the cast that joins them") {
+  TEST_CASE("an fp32 head after an fp16 body, with the cast that joins them") {
     const config::ModelConfig model =
         Model({Conv("c", 4), Layer("b", "batch_norm"), Layer("r", "relu"),
                Layer("pool", "global_avg_pool"), Layer("cast", "scale"), Linear("fc", 10)});

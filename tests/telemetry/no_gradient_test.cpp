@@ -28,7 +28,7 @@ std::vector<std::string> Names(const std::vector<LayerWithoutGradient>& dead) {
 using Texts = std::vector<std::string>;
 
 TEST_SUITE("cpu") {
-  TEST_CASE("a gradient that is rounded to nothing: where, and every layer behind it") {
+  TEST_CASE("a gradient that is rounded to nothing: where, and every layer after it") {
     LayerTotals layers;
     layers.AddUnderflow("loss", "dx", 4, Counts(0, 3), "fp8_e4m3");
     layers.AddUnderflow("fc", "dw", 1, Counts(0, 1), "fp8_e4m3");

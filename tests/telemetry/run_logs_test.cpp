@@ -107,7 +107,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("timing.csv, which no checkpoint records, is cut behind the last kept step") {
+  TEST_CASE("timing.csv, which no checkpoint records, is cut after the last kept step") {
     const std::string header = ada::telemetry::Header<ada::telemetry::TimingRow>() + "\n";
     const std::string rows = header + "1,1,1,1,1,1,1,1,1\n20,1,1,1,1,1,1,1,1\n";
     const std::vector<std::pair<std::string, std::string>> cases = {

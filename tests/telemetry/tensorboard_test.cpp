@@ -189,7 +189,7 @@ TEST_SUITE("cpu") {
     CHECK(Events(folder, *Names(folder).begin()).size() == 1);
   }
 
-  TEST_CASE("a name sorts behind those of files with a clock that is ahead") {
+  TEST_CASE("a name sorts after those of files with a clock that is ahead") {
     const TempFolder folder;
     folder.Write("tensorboard/events.out.tfevents.9000000000.zzz.1.0", "");
     folder.Write("tensorboard/events.out.tfevents.word.zzz.1.0", "");

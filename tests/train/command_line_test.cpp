@@ -132,7 +132,7 @@ TEST_SUITE("cpu") {
          "did you mean --set scaling.policy=VALUE?"},
         {{"watch", "run", "--epochs", "3"},
          "--epochs is no option of watch; `ada-train help watch`"},
-        {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected behind train: b.yaml c.yaml;"},
+        {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected after train: b.yaml c.yaml;"},
         {{"train", "good.yaml", "-c", "b.yaml"}, "good.yaml and --config b.yaml: expected one"},
         {{"train", "good.yaml", "--epochs", "many"}, "--epochs many: expected a whole number"},
         {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected 1 or more"},

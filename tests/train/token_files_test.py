@@ -139,7 +139,7 @@ class TokenFiles(ProgramCase):
         for kind in ("<u2", "<u4", "<i4", "<i8"):
             numpy.save(self.folder / "t.npy", (small if kind == "<u2" else tokens).astype(kind))
             said = self.ada(0, "train", "r.yaml", "--dry-run", "--set", "data.path=t.npy")
-            self.assertIn("behind the header of NumPy", said)
+            self.assertIn("after the header of NumPy", said)
             self.assertIn(f"tokens    {(small if kind == '<u2' else tokens).max() + 1} different",
                           said)
 

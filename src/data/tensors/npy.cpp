@@ -49,7 +49,7 @@ class DictionaryReader {
       if (!Take(',') && Next() != '}') Damaged("no comma between two keys");
     }
     Skip();
-    if (at_ != text_.size()) Damaged("more behind its end");
+    if (at_ != text_.size()) Damaged("more after its end");
     if (!facts.has_descr || !facts.has_order || !facts.has_shape)
       Damaged("descr, fortran_order or shape is missing");
     return facts;

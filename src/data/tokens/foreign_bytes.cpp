@@ -86,7 +86,7 @@ constexpr Mark kMarks[] = {
     {0, "7z\xbc\xaf\x27\x1c"sv, "is a 7z archive"},
     {0, "Rar!\x1a\x07"sv, "is a RAR archive"},
     {257, "ustar"sv, "is a tar archive"},
-    {5, "\0\0\0{\""sv, "is a file of safetensors"},  // behind the length of its header
+    {5, "\0\0\0{\""sv, "is a file of safetensors"},  // after the length of its header
     {0, "GGUF"sv, "is a file of GGUF"},
     {0, "MMIDIDX\0\0"sv, "is Megatron's index of a .bin, which has the tokens"},
     {0, "\x80\x04\x95"sv, "is a pickle of Python"},

@@ -129,7 +129,7 @@ void TokenFile::ReadNpy(TokenType type) {
 }
 
 std::string TokenFile::type_text() const {
-  return NameOfType(type_) + (header_ == nullptr ? "" : std::string(" behind ") + header_);
+  return NameOfType(type_) + (header_ == nullptr ? "" : std::string(" after ") + header_);
 }
 
 std::string TokenFile::warning() const {

@@ -78,7 +78,7 @@ class TokenFile {
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
-  // "uint16", "uint16 behind the header of llm.c"; of a text "bytes".
+  // "uint16", "uint16 after the header of llm.c"; of a text "bytes".
   std::string type_text() const;
   // What the type that is followed does not go with, or a tail of zeros; "": nothing.
   std::string warning() const;
