@@ -202,6 +202,16 @@ class SweepPathsTest(SweepCase):
                 self.assertIn(words, result.stderr)
                 self.assertEqual([path.name for path in self.folder.iterdir()], ["base.yaml"])
 
+    def test_out_that_a_run_keeps(self):
+        (self.folder / "r/checkpoints").mkdir(parents=True)
+        for name in ("steps.csv", "config.yaml"):
+            (self.folder / "r" / name).touch()
+        for out in ("r", "r/checkpoints", "r/checkpoints/a"):
+            with self.subTest(out):
+                result = self.in_folder(out, "--vary", "seed=1", expect=2)
+                self.assertIn(f"sweep.sh: --out {out}: belongs to the run in ", result.stderr)
+        self.assertEqual(list((self.folder / "r/checkpoints").iterdir()), [])
+
     def test_configurations_and_values_that_vary(self):
         for name in ["-x.yaml", "...yaml", "two words.yaml", "$(touch executed).yaml", "ä.yaml"]:
             self.write(name, "lr: 0.1\nmode: good\n")

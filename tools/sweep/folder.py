@@ -47,13 +47,35 @@ def folder(path):
     return "./" + result if result[0] in "-~" else result
 
 
+def _is_run(folder):
+    return all(os.path.isfile(os.path.join(folder, name)) for name in ("steps.csv", "config.yaml"))
+
+
+def keeper(path):
+    """The run to which the folder belongs: the folder itself, or that in whose own it lies; or None."""
+    at = os.path.realpath(path)
+    if _is_run(at):
+        return at
+    while at != "/":
+        above, name = os.path.split(at)
+        if name in ("checkpoints", "dump", "tensorboard") and _is_run(above):
+            return above
+        at = above
+    return None
+
+
 def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     option, path = sys.argv[1:]
     try:
-        sys.stdout.buffer.write(os.fsencode(folder(path)) + b"\0")
+        place = folder(path)
+        run = keeper(place) if option == "--out" else None
+        if run is not None:
+            raise FolderError(f"belongs to the run in {run}, which alone writes there; expected "
+                              "another folder")
+        sys.stdout.buffer.write(os.fsencode(place) + b"\0")
     except FolderError as error:
         print(f"sweep.sh: {option} {path}: {error}", file=sys.stderr)
         return 2
