@@ -193,7 +193,7 @@ class SweepTest(SweepCase):
         self.assertEqual(self.column("status"), {"seed=1": "finished", "seed=2": "finished"})
 
     def interrupted(self, number):
-        """Starts three runs that wait, two at a time, and sends a signal (SIGHUP twice, as a terminal does)."""
+        """Starts three runs that wait, two at a time, and sends a signal; those that come by themselves twice."""
         options = ("-j", "2", "--vary", "mode=wait", "--vary", "seed=1,2,3")
         process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -206,14 +206,15 @@ class SweepTest(SweepCase):
             os.killpg(process.pid, number)  # as a terminal does: the whole foreground group
         else:
             process.send_signal(number)
-        if number == signal.SIGHUP:
+        if number not in (signal.SIGINT, signal.SIGTERM):
             time.sleep(0.1)
             process.send_signal(number)
         _, text = process.communicate(timeout=60)
         return options, process.returncode, text
 
     def test_a_signal_lets_the_runs_write_checkpoints(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129),
+                             (signal.SIGUSR1, 138), (signal.SIGUSR2, 140), (signal.SIGXCPU, 152)):
             with self.subTest(number):
                 options, status, text = self.interrupted(number)
                 self.assertEqual(status, code, text)

@@ -145,7 +145,7 @@ for part in "${parts[@]}"; do
   run_part "$part" || code=$?
   case $code in
     0) ;;
-    129 | 130 | 143) exit "$code" ;; # the same command goes on
+    129 | 130 | 138 | 140 | 142 | 143 | 152) exit "$code" ;; # the same command goes on
     *) echo "atlas.sh: $part: exit code $code; the other parts go on" >&2 && failed=1 ;;
   esac
 done

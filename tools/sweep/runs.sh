@@ -6,8 +6,12 @@ declare -A running=() told=() # by process id: the run's name; whether it got th
 launcher=() # of a run of several processes
 failures=() refused=false signal='' total=0 ended=0 finished=0 skipped=0 failed=0
 
+# Signals by which a scheduler, a timer or the system asks for the end: HUP USR1 USR2 ALRM XCPU VTALRM
+# PROF PWR. They may come again by themselves.
+asking=(1 10 12 14 24 26 27 30)
+
 # A Python part. Ctrl-C, which reaches every process of the terminal, must not cut it short.
-part() { (trap '' INT TERM HUP; exec "${ADA_PYTHON:-python3}" "$here/sweep/$1.py" "${@:2}"); }
+part() { (trap '' INT TERM "${asking[@]}"; exec "${ADA_PYTHON:-python3}" "$here/sweep/$1.py" "${@:2}"); }
 
 # The options of a run, in the array `options`.
 options_of() {
@@ -99,7 +103,7 @@ finish() {
       result=$(part table "$out" "$name")
       note "$(count) finished  $name${result:+ ($result)}"
       return ;;
-    129 | 130 | 143 | 152)
+    129 | 130 | 138 | 140 | 142 | 143 | 152 | 154 | 155 | 158)
       ended=$((ended + 1))
       set_state "$name" interrupted "$code"
       who=$(part lock "$out/$name")
@@ -131,6 +135,11 @@ stop_all() {
 # For signals that come again by themselves: a terminal that closes sends SIGHUP twice, and each
 # line after the end of a pipe's reader gives SIGPIPE.
 stop_once() { [ -n "$signal" ] || stop_all "$1"; }
+stop_once_at() {
+  local number
+  # shellcheck disable=SC2064 # the number is the loop's
+  for number in "$@"; do trap "stop_once $number" "$number"; done
+}
 
 # Waits until a run has ended, or a signal has come.
 wait_for_one() {
@@ -152,8 +161,7 @@ run_all() {
   local decisions what name why failure
   trap 'stop_all 2' INT
   trap 'stop_all 15' TERM
-  trap 'stop_once 1' HUP
-  trap 'stop_once 13' PIPE
+  stop_once_at "${asking[@]}" 13
   mapfile -t decisions < <(part check "$program" "$out")
   total=${#decisions[@]}
   note "$total runs in $out, $jobs at a time, threads of each: $threads"
@@ -189,7 +197,7 @@ run_alone() {
     trap 'signal=15' TERM HUP INT
   else
     trap 'stop_all 15' TERM INT
-    trap 'stop_once 1' HUP
+    stop_once_at "${asking[@]}"
   fi
   IFS=$'\t' read -r what name why < <(part check "$program" "$out" "$1") || return 2
   mkdir -p "$out/sweep_logs"
