@@ -177,6 +177,7 @@ def main():
         import yaml
     except ImportError as error:
         fail(1, f"{error}; needs torch, safetensors and PyYAML (and torchvision for its networks)")
+    import whole_file
     from torch_network import check, convert, network, output, trace, verify, write
     module = make_module(options, torch, yaml).to("cpu", torch.float32)
     name = ":".join(options.callable)
@@ -196,6 +197,9 @@ def main():
                         *(["--no-aux"] if options.no_aux else []),
                         *(["--untie"] if options.untie else []), size])
     folder = options.output
+    refused = whole_file.refusal(os.path.join(folder, "net.yaml"))
+    if refused:
+        fail(2, f"--output {refused}")
     try:
         os.makedirs(folder, exist_ok=True)
         if options.no_weights and layers.constants():

@@ -19,7 +19,8 @@ import sys
 import textwrap
 import warnings
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [os.path.join(HERE, "python"), HERE]  # python -m ada_train.report starts elsewhere
 TENSORS = ["y", "p", "w", "dx", "dx2", "ds", "dq", "dk", "dv", "dw", "dy", "forward.x",
            "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy", "update", "master", "state", "sent"]
 
@@ -160,10 +161,10 @@ def serve(options):
 
 def refuse_run_files(parser, output):
     """A page in the place of a run's own file would replace it."""
-    from ada_train import recording
-    folder, name = os.path.split(os.path.realpath(output))
-    if name in recording.OWN and os.path.exists(os.path.join(folder, "config.yaml")):
-        parser.error(f"-o {output} is a file of the run in {folder}; name the HTML file to write")
+    import whole_file
+    run = whole_file.keeper(output)
+    if run is not None:
+        parser.error(f"-o {output} is a file of the run in {run}; name the HTML file to write")
 
 
 def put(path, text):

@@ -64,6 +64,10 @@ def main():
     import whole_file
     try:
         found = checkpoint.find(options.checkpoint, options.best)
+        read = [found, found.removesuffix(".safetensors") + ".json", options.model or found]
+        refused = whole_file.refusal(options.output, read)
+        if refused:
+            fail(2, f"--output {refused}")
         state = checkpoint.state_of(found)
         if "config" not in state or "input" not in state:
             raise checkpoint.CannotRead(f"{found}: no checkpoint of ada-train lies beside it as "

@@ -130,6 +130,11 @@ def main():
     from trained_network import checkpoint
     try:
         found = checkpoint.find(options.checkpoint, options.best)
+        read = [found, found.removesuffix(".safetensors") + ".json"]
+        read += [os.path.join(options.net, "torch.safetensors")] if options.net else []
+        refused = whole_file.refusal(options.output, read)
+        if refused:
+            fail(2, f"--output {refused}")
         weights = checkpoint.weights_of(found, options.average)
         state = (module_names(weights, options.net, numpy, checkpoint) if options.net
                  else own_names(weights, numpy))

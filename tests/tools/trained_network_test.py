@@ -205,6 +205,12 @@ class Trained(unittest.TestCase):
                  "b.weight: b.weight and b_2.weight, which shared it, were trained apart"),
                 ("to_torch run --best --net Shared -o a.safetensors", 3, "no best.safetensors"),
                 ("to_torch nowhere -o a.safetensors", 3, "nowhere: no such file or folder"),
+                ("to_torch run -o run/checkpoints/step-00000003.safetensors", 2, "is what is read"),
+                ("to_torch run -o run/checkpoints/a.safetensors", 2, "belongs to the run in "),
+                ("to_torch run --net Shared -o Shared/torch.safetensors", 2, "is what is read"),
+                ("to_onnx run -o run/steps.csv", 2, "belongs to the run in "),
+                ("from_torch nets:Shared --untie --input 3x20x20 --output run/checkpoints", 2,
+                 "belongs to the run in "),
                 ("to_torch run -o a.txt", 2, "expected *.safetensors, *.pt or *.pth"),
                 ("to_torch run --net Net/net.yaml -o a.pt", 3, "torch.safetensors")):
             with self.subTest(command):
@@ -212,6 +218,7 @@ class Trained(unittest.TestCase):
                 self.assertEqual(found, code, told)
                 self.assertIn(words, told)
         self.assertEqual([p.name for p in self.folder.glob("a.*")], [])
+        network_step.call(os.path.realpath(BINARY), ["evaluate", "run"], self.folder)
 
     def test_names_of_a_network_of_the_zoo_are_pytorchs(self):
         (self.folder / "zoo.yaml").write_text(ZOO.format(net=""))

@@ -7,8 +7,12 @@ A leading `~` is the home folder, ${VAR} the environment's variable. Exit 2: the
 is wrong. What comes out means itself, to ada-train as well, however often it is read.
 """
 import os
+import pathlib
 import re
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import whole_file  # noqa: E402
 
 
 class FolderError(Exception):
@@ -47,23 +51,6 @@ def folder(path):
     return "./" + result if result[0] in "-~" else result
 
 
-def _is_run(folder):
-    return all(os.path.isfile(os.path.join(folder, name)) for name in ("steps.csv", "config.yaml"))
-
-
-def keeper(path):
-    """The run to which the folder belongs: the folder itself, or that in whose own it lies; or None."""
-    at = os.path.realpath(path)
-    if _is_run(at):
-        return at
-    while at != "/":
-        above, name = os.path.split(at)
-        if name in ("checkpoints", "dump", "tensorboard") and _is_run(above):
-            return above
-        at = above
-    return None
-
-
 def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
@@ -71,7 +58,9 @@ def main():
     option, path = sys.argv[1:]
     try:
         place = folder(path)
-        run = keeper(place) if option == "--out" else None
+        run = None
+        if option == "--out":
+            run = place if whole_file.is_run(place) else whole_file.keeper(place)
         if run is not None:
             raise FolderError(f"belongs to the run in {run}, which alone writes there; expected "
                               "another folder")
