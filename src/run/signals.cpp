@@ -26,8 +26,9 @@ extern "C" void OnSignal(int number) {
   received = number;
 }
 
-// For signals that the system repeats by itself: the kernel and the shell each send SIGHUP where a
-// terminal closes, and SIGXCPU comes again each second. They never replace one that came before.
+// For signals that are repeated by themselves: the kernel and the shell each send SIGHUP where a
+// terminal closes, SIGXCPU comes again each second, and a scheduler tells the step and the job of
+// the end. They never replace one that came before.
 extern "C" void OnRepeated(int number) {
   if (received == 0) received = number;
 }
@@ -35,13 +36,24 @@ extern "C" void OnRepeated(int number) {
 struct Handled {
   int number;
   void (*handler)(int);
-  bool stays_ignored;  // who ignores it wants the run to go on (nohup)
 };
-constexpr std::array<Handled, 5> kHandled = {{{SIGINT, OnSignal, false},
-                                              {SIGTERM, OnSignal, false},
-                                              {SIGHUP, OnRepeated, true},
-                                              {SIGXCPU, OnRepeated, true},
-                                              {SIGPIPE, OnRepeated, true}}};
+constexpr std::array<Handled, 11> kHandled = {{{SIGINT, OnSignal},
+                                               {SIGTERM, OnSignal},
+                                               {SIGHUP, OnRepeated},
+                                               {SIGXCPU, OnRepeated},
+                                               {SIGUSR1, OnRepeated},
+                                               {SIGUSR2, OnRepeated},
+                                               {SIGALRM, OnRepeated},
+                                               {SIGVTALRM, OnRepeated},
+                                               {SIGPROF, OnRepeated},
+                                               {SIGPWR, OnRepeated},
+                                               {SIGPIPE, OnRepeated}}};
+
+// Who ignores a signal wants the run to go on (nohup); who has a handler for it, as a profiler for
+// SIGPROF, asks for no end by it.
+bool IsTaken(const Handled& signal, const struct sigaction& before) {
+  return signal.handler == OnRepeated && before.sa_handler != SIG_DFL;
+}
 
 }  // namespace
 
@@ -58,17 +70,16 @@ SignalWatch::SignalWatch() : saved_(new Saved{}) {
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     sigaction(kHandled[i].number, nullptr, &before);
-    const bool keep = kHandled[i].stays_ignored && before.sa_handler == SIG_IGN;
-    if (!keep) sigaction(kHandled[i].number, &action, nullptr);
+    if (!IsTaken(kHandled[i], before)) sigaction(kHandled[i].number, &action, nullptr);
   }
 }
 
-// What the system repeats must not kill a run that it has ended already and that is about to
-// return.
+// What is repeated by itself must not kill a run that it has ended already and that is about to
+// return. The reader of a closed pipe stays gone, so that SIGPIPE gets its old action back.
 SignalWatch::~SignalWatch() {
   for (std::size_t i = 0; i < kHandled.size(); ++i) {
-    const int number = kHandled[i].number;
-    if (number == received && (number == SIGHUP || number == SIGXCPU))
+    const auto [number, handler] = kHandled[i];
+    if (number == received && handler == OnRepeated && number != SIGPIPE)
       std::signal(number, SIG_IGN);
     else
       sigaction(number, &saved_->before[i], nullptr);

@@ -1,7 +1,9 @@
-// SIGINT, SIGTERM, SIGHUP, SIGXCPU and SIGPIPE as a flag that the training loop reads between
-// steps. A second SIGINT or SIGTERM ends the process at once, as without a handler; SIGHUP (the
-// terminal is closed), SIGXCPU (the CPU time is nearly up) and SIGPIPE (the reader of the output is
-// gone) never do, and stay ignored if they were ignored before.
+// Signals that ask for the end, as a flag that the training loop reads between steps: SIGINT and
+// SIGTERM, of which a second one ends the process at once, as without a handler; SIGHUP (the
+// terminal is closed), SIGXCPU (the CPU time is nearly up), SIGUSR1 and SIGUSR2 (a scheduler's
+// notice that the time is nearly up), SIGALRM, SIGVTALRM, SIGPROF and SIGPWR (timers, the power)
+// and SIGPIPE (the reader of the output is gone), which never do. The latter stay as they are where
+// they were ignored before, or where a library has a handler of its own.
 #pragma once
 
 namespace ada::run {
@@ -12,7 +14,7 @@ namespace ada::run {
 class SignalWatch {
  public:
   SignalWatch();   // installs the handlers
-  ~SignalWatch();  // puts the old ones back; a SIGHUP or SIGXCPU that came is ignored from then on
+  ~SignalWatch();  // puts the old ones back; one that came and comes again by itself is ignored
   SignalWatch(const SignalWatch&) = delete;
   int signal() const;  // 0: none yet
 

@@ -22,8 +22,9 @@ try:
     checkpoint.unlink(missing_ok=True)
     if checkpoint.parent.exists():
         checkpoint.parent.rmdir()
-    for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
-        if fault != "deaf" or asked not in (signal.SIGHUP, signal.SIGXCPU):
+    for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1,
+                  signal.SIGUSR2):
+        if fault != "deaf" or asked in (signal.SIGTERM, signal.SIGINT):
             signal.signal(asked, end)
     rows = run / "steps.csv"
     text = rows.read_text() if rows.exists() else ""

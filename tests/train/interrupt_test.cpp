@@ -45,8 +45,10 @@ TEST_SUITE("cpu") {
     for (const Stop& stop : {Stop{1, SIGTERM, 143},
                              {30, SIGINT, 130},
                              {60, SIGHUP, 129},
-                             {90, SIGXCPU, 152},
-                             {120, SIGTERM, 143}}) {
+                             {80, SIGXCPU, 152},
+                             {100, SIGUSR1, 138},
+                             {120, SIGUSR2, 140},
+                             {140, SIGTERM, 143}}) {
       CAPTURE(stop.rows);
       const Outcome o =
           Interrupt(With(parts, {"--resume"}), folder, "parts", stop.rows, stop.number);
@@ -59,9 +61,9 @@ TEST_SUITE("cpu") {
     CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
   }
 
-  // The system repeats these by itself: only SIGINT and SIGTERM end at once the second time.
-  TEST_CASE("SIGHUP and SIGXCPU again and again end with a checkpoint; ignored they end nothing") {
-    for (const int number : {SIGHUP, SIGXCPU}) {
+  // These come again by themselves: only SIGINT and SIGTERM end at once the second time.
+  TEST_CASE("signals again and again end with a checkpoint; ignored they end nothing") {
+    for (const int number : {SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGPWR}) {
       for (const bool ignored : {false, true}) {
         CAPTURE(number);
         CAPTURE(ignored);

@@ -7,7 +7,8 @@ import time
 import bench as benches
 
 MOST = 10  # of one run
-ASKING = (signal.SIGHUP, signal.SIGTERM, signal.SIGXCPU, signal.SIGINT)
+ASKING = (signal.SIGHUP, signal.SIGTERM, signal.SIGXCPU, signal.SIGUSR1, signal.SIGINT,
+          signal.SIGUSR2)
 
 
 def add_options(parser):
