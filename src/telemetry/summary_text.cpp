@@ -234,9 +234,6 @@ std::string Sums(const LayerTotals& layers) {
 // Three cases: nothing was counted, nothing was lost, or a table.
 std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/false);
-  const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
-                               [](const TensorTotals& tensor) { return !IsUpdate(tensor); });
-  if (!any) return "\nwhat the passes lose was not counted (log.statistics)";
   // Operands are quantized copies, made to saturate: they have a line of their own.
   const auto not_finite_line = [&](bool operands, const char* noun, const char* what) {
     const auto count = static_cast<std::int64_t>(std::count_if(
@@ -272,7 +269,9 @@ std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool col
   return not_finite +
          Heading("layers that lose most (share of their values other than zero, mean of " +
                  Counted(most, "logged step") + "; last scale)") +
-         Table(rows, color) + "\ncounted: " + coverage.Text();
+         Table(rows, color) + "\n" +
+         (LostMost(layers) == worst.front() ? "counted: " + coverage.Text()
+                                            : LostText(layers, coverage));
 }
 
 // Weights and sums that do not change because each change is less than half their spacing, and

@@ -139,6 +139,7 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.layer = layer;
   totals.tensor = tensor;
   ++totals.rows;
+  totals.last_step = step;
   totals.numel += stats.numel;
   totals.zeros_before += stats.zeros_before;
   totals.underflow += stats.underflow;

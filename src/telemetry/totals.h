@@ -75,7 +75,7 @@ class RunTotals {
 // The rows of one tensor of one layer: sums over the logged steps, and the last row's scale.
 struct TensorTotals {
   std::string layer, tensor;
-  std::int64_t rows = 0;
+  std::int64_t rows = 0, last_step = 0;  // of the last row, 0: not known
   std::int64_t numel = 0, zeros_before = 0, underflow = 0, overflow = 0;
   std::int64_t pct_rows = 0;  // rows with a value that is not zero
   double pct_sum = 0;         // of underflow_pct_nonzero

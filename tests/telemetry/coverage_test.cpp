@@ -40,7 +40,8 @@ TEST_SUITE("cpu") {
     layers.AddUnderflow("fc", "update", 1, Stats(100));
     CHECK(LostText(layers, CoverageOf(layers, 9, {"y", "w", "operands"})) ==
           "no value was lost of dx, 3 of 9 steps; not counted: y, w and operands "
-          "(log.statistics)");
+          "(log.statistics); changes that left fc.update where it was: 100.000 % on the mean, "
+          "100.000 % at most");
     TensorStats held = Stats(0);
     held.nan = 1;
     LayerTotals broken;
@@ -51,9 +52,19 @@ TEST_SUITE("cpu") {
     layers.AddUnderflow("fc", "dx.dy", 1, Stats(30));
     layers.AddUnderflow("fc", "forward.w", 1, Stats(0, 35));  // saturated
     CHECK(LostText(layers, CoverageOf(layers, 9, {})) ==
-          "fc.forward.w lost most, 35.000 % on the mean, 35.000 % at most, of dx and operands, 3 "
-          "of 9 steps");
+          "fc.forward.w lost most, 35.000 % on the mean, 35.000 % at most, of dx, 3 of 9 steps; "
+          "operands, 2 of 9 steps; changes that left fc.update where it was: 100.000 % on the "
+          "mean, 100.000 % at most");
     CHECK(LostMost(layers)->tensor == "forward.w");
+  }
+
+  TEST_CASE("what some steps alone counted is counted; a logged step that steps.csv lost counts") {
+    LayerTotals layers;
+    for (int step = 1; step <= 4; ++step) layers.AddUnderflow("fc", "dx", 1, Stats(0), "", step);
+    layers.AddUnderflow("fc", "y", 1, Stats(0), "", 4);
+    layers.AddUnderflow("fc", "w", 1, Stats(0), "", 4);
+    CHECK(CoverageOf(layers, 0, {"y", "w", "operands"}).Text() ==
+          "dx, 4 of 4 steps; y and w, 1 of 4 steps; not counted: operands (log.statistics)");
   }
 
   TEST_CASE("gradients that step 1 lost come before a forward pass that breaks later") {

@@ -273,9 +273,9 @@ files: runs/demo
     LayerTotals clean;
     TensorStats finite = Stats(0);
     finite.overflow = finite.inf = finite.nan = 0;
-    clean.AddUnderflow("fc", "dx", 1, finite);
+    clean.AddUnderflow("fc", "dx", 1, finite, "", 1);
     CHECK(SummaryText(facts, RunTotals(), clean)
-              .find("\nno value was lost of dx, 1 of 0 steps; not counted: y and w "
+              .find("\nno value was lost of dx, 1 of 1 step; not counted: y and w "
                     "(log.statistics)\n") != std::string::npos);
     // A value that left the range is lost as one that became zero is.
     clean.AddUnderflow("fc", "forward.w", 1, Stats(0));

@@ -168,6 +168,13 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
     differ = differ || rows.difference;
     PrintFile(file, rows, out);
   }
+  if (steps.last_a == 0 || steps.last_b == 0) {
+    const std::string none = steps.last_a != 0   ? "B has no step yet"
+                             : steps.last_b != 0 ? "A has no step yet"
+                                                 : "neither has a step yet";
+    out << "  steps.csv: " << none << ".\n";
+    return none;
+  }
   if (equal) {
     PrintWrapped("  The runs are equal in every row of steps.csv (" + std::to_string(steps.same) +
                      "), scales.csv, underflow.csv, evaluation.csv and events.csv.",

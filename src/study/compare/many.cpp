@@ -174,6 +174,13 @@ std::int64_t PartingStep(const std::string& first, const std::string& other) {
   return steps.difference ? steps.difference->step : 0;
 }
 
+// How far a run that parts nowhere goes with A.
+std::string CommonSteps(std::int64_t of_a, std::int64_t own) {
+  const std::int64_t common = std::min(of_a, own);
+  if (common == 0) return " has no step in common with A";
+  return " has the steps of A" + (of_a == own ? "" : " up to step " + std::to_string(common));
+}
+
 }  // namespace
 
 std::vector<ComparedRun> ReadCompared(const std::vector<std::string>& folders) {
@@ -221,7 +228,8 @@ void CompareMany(const std::vector<std::string>& folders, std::ostream& out) {
     const std::int64_t step = PartingStep(folders.front(), folders[run]);
     out << "  " << runs[run].letter
         << (step > 0 ? " parts from A at step " + std::to_string(step)
-                     : std::string(" has the steps of A"))
+                     : CommonSteps(runs.front().results.totals.steps(),
+                                   runs[run].results.totals.steps()))
         << '\n';
   }
 }

@@ -69,15 +69,20 @@ def _enumerated(words):
 def counted(tensors, steps, rounded):
     """`counted` of summary.json. tensors: (layer, tensor) -> TensorTotals; rounded: the words whose
     tensors were rounded."""
-    words = {word_of(tensor): None for _, tensor in tensors}
-    words = sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
+    rows = {}
+    for (_, tensor), totals in tensors.items():
+        rows[word_of(tensor)] = max(rows.get(word_of(tensor), 0), totals.rows)
+    words = sorted(rows, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
     missing = [word for word in rounded if word not in words]
-    logged = max((totals.rows for totals in tensors.values()), default=0)
-    made = {"of": words, "not": missing, "logged_steps": logged}
+    made = {"of": words, "not": missing, "logged_steps": max(rows.values(), default=0)}
     if not words:
         return {**made, "coverage": "",
                 "text": "what tensors lose was not counted (log.every, log.statistics)"}
-    coverage = f"{_enumerated(words)}, {logged} of {steps} step{'' if steps == 1 else 's'}"
+    alike = {}
+    for word in words:
+        alike.setdefault(rows[word], []).append(word)
+    coverage = "; ".join(f"{_enumerated(some)}, {logged} of {steps} step{'' if steps == 1 else 's'}"
+                         for logged, some in alike.items())
     if missing:
         coverage += f"; not counted: {_enumerated(missing)} (log.statistics)"
     key, most = max(tensors.items(), key=lambda item: item[1].lost_mean)
