@@ -102,12 +102,31 @@ TEST_SUITE("cpu") {
       CHECK(OrderOf<std::uint16_t>(tokens, true) == "looks big-endian");
       CHECK(OrderOf<std::uint16_t>(tokens).empty());
     }
+    CHECK(OrderOf<std::uint16_t>(ZipfTokens(200, 5000, 7, true), true) == "looks big-endian");
     std::vector<std::int64_t> any(20000);
     std::mt19937 random(1);
     for (std::int64_t& token : any) token = static_cast<std::int64_t>(random() % 65536);
     CHECK(OrderOf<std::uint16_t>(any).empty());
     std::iota(any.begin(), any.end(), 0);
     CHECK(OrderOf<std::uint16_t>(any).empty());
+  }
+
+  TEST_CASE("letters in UTF-16 are a text; tokens behind its mark are none") {
+    const auto looks = [](std::vector<std::uint16_t> numbers, std::uint16_t mark) {
+      numbers.insert(numbers.begin(), mark);
+      return LooksLikeText(std::as_bytes(std::span(numbers)));
+    };
+    std::vector<std::uint16_t> letters(100), exchanged, tokens;
+    for (std::size_t i = 0; i < letters.size(); ++i)
+      letters[i] = static_cast<std::uint16_t>((i % 3 == 0 ? 0x430 : 0x60) + i % 20);
+    for (const std::uint16_t letter : letters)
+      exchanged.push_back(static_cast<std::uint16_t>(letter << 8 | letter >> 8));
+    for (const std::int64_t token : ZipfTokens(65500, 100, 3, true))
+      tokens.push_back(static_cast<std::uint16_t>(token));
+    CHECK(looks(letters, 0xFEFF));
+    CHECK(looks(exchanged, 0xFFFE));
+    CHECK_FALSE(looks(tokens, 0xFEFF));
+    CHECK_FALSE(looks(letters, 0x0060));
   }
 
   TEST_CASE("width: numbers of 64 bits") {

@@ -200,16 +200,18 @@ NumberWidth WidthOfNumbers(std::span<const std::byte> numbers) {
 }
 
 // The upper byte of a token of a vocabulary below 240 * 256 is below 240, and the lower one of some
-// is not, unless the bytes were exchanged.
+// is not, unless the bytes were exchanged; no tokens are multiples of 256 alone, unless these were
+// below 256.
 std::string OrderFault(std::span<const std::byte> numbers) {
   constexpr std::int64_t kNumbers = 1024;
   constexpr std::uint16_t kTop = 240;
   std::array<std::array<std::int64_t, 16>, 2> counts{};  // by place and upper four bits
-  std::int64_t all = 0, low = 0, high = 0;
+  std::int64_t all = 0, low = 0, high = 0, any_low = 0, any_high = 0;
   ForQuads(numbers, [&](const std::uint16_t(&halves)[4]) {
     for (std::size_t i = 0; i < 4; ++i) {
       ++counts[i % 2][halves[i] >> 12], ++all;
       low += (halves[i] & 0xFF) >= kTop, high += (halves[i] >> 8) >= kTop;
+      any_low += (halves[i] & 0xFF) != 0, any_high += (halves[i] >> 8) != 0;
     }
   });
   if (all < kNumbers) return "";
@@ -218,7 +220,8 @@ std::string OrderFault(std::span<const std::byte> numbers) {
     apart += std::abs(counts[0][bits] - counts[1][bits]);
   if (3 * apart > all)
     return "what stands at even and at odd places differs, as of floats, or of wider numbers";
-  return low == 0 && high >= kEnough ? "looks big-endian" : "";
+  const bool exchanged = (low == 0 && high >= kEnough) || (any_low == 0 && any_high >= kEnough);
+  return exchanged ? "looks big-endian" : "";
 }
 
 std::string WidthText(const NumberWidth& width, int read_as, bool user_says) {
@@ -254,13 +257,21 @@ std::string ZerosAtEnd(std::span<const std::byte> numbers, std::size_t width) {
 }
 
 // The bytes of 64 numbers of 16 bits, drawn at random, can all be printed once in 10^54 times;
-// tokens below 256 have a byte that is 0.
+// tokens below 256 have a byte that is 0. Behind the mark of UTF-16 letters are below 0x3000, which
+// so many tokens of a vocabulary that has the mark as well are not.
 bool LooksLikeText(std::span<const std::byte> numbers) {
   constexpr std::size_t kLeast = 128, kMost = 4096;  // bytes
   const std::string_view text = TextOf(numbers.first(std::min(numbers.size(), kMost)));
-  return text.size() >= kLeast && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t';
-         });
+  if (text.size() < kLeast) return false;
+  if (EncodingOf(text) == "UTF-16") {
+    const std::size_t upper = text[0] == '\xff' ? 1 : 0;
+    for (std::size_t i = 2; i + 1 < text.size(); i += 2)
+      if (static_cast<unsigned char>(text[i + upper]) >= 0x30) return false;
+    return true;
+  }
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t';
+  });
 }
 
 std::string FaultOfText(std::span<const std::byte> text, std::size_t most) {
