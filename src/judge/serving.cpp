@@ -58,6 +58,8 @@ std::string JudgedFormat::Text() const {
   else
     text += std::to_string(failing.size()) + " of " + std::to_string(operands.size()) +
             " operands lose too much";
+  if (seen.size() > operands.size())
+    text += "; " + std::to_string(seen.size() - operands.size()) + " held inf or NaN";
   if (lost_pct > 0) text += Formatted("; %.3g %% lost at most", lost_pct) + " (" + lost_by + ")";
   if (saturated_pct > 0)
     text += Formatted("; %.3g %% saturated at most", saturated_pct) + " (" + saturated_by + ")";

@@ -150,6 +150,13 @@ class Recipes(SharedFolderCase):
         self.assertNotIn("deepseek_v3", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
+    def test_operands_that_held_no_numbers_are_said(self):
+        """No recipe serves what was inf or NaN before it came."""
+        self.train("n", "log.dump_every=4", 'log.dump=["*"]', "train.max_steps=4", "optimizer.lr=1e30")
+        verdict = json.loads(self.words_of("what-if", "n", "--json"))["verdict"]
+        self.assertRegex(verdict["sentence"],
+                         r"not judged, since they held inf or NaN: \d+ operands? \(")
+
     def test_what_is_missing_is_said(self):
         self.train("none", "train.max_steps=1")
         self.assertIn("log.dump_every", self.words_of("what-if", "none", code=3))

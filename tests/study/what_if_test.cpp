@@ -148,6 +148,20 @@ TEST_CASE("tensors without a finite value are told from those that hold zeros") 
         std::string::npos);
 }
 
+TEST_CASE("steps in which a tensor was not finite are told") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "fc", "dx", {1, 2}, kFp16, 1);
+  run.Add(2, "fc", "dx", {INFINITY, 1}, kFp16, 1);
+  run.Finish();
+  WhatIfOptions options;
+  options.folder = run.path();
+  options.scale = 1;
+  const std::string told = "1 tensor held inf or NaN in some of these steps: nothing is known of";
+  CHECK(Ask(options).notes.find(told) != std::string::npos);
+  options.view = View::kTable;
+  CHECK(Ask(options).csv.find(told) != std::string::npos);
+}
+
 TEST_CASE("the table of many tensors fits a screen") {
   MadeRun run("precision: {format: fp16}");
   for (int i = 0; i < 60; ++i)

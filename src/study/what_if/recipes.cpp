@@ -3,10 +3,13 @@
 #include "config/recipes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/load.h"
@@ -227,31 +230,49 @@ void PrintByLayer(const RecipeVerdict& verdict, std::ostream& out) {
 
 const JudgedRecipe* RecipeVerdict::serving() const {
   const auto found = std::find_if(recipes.begin(), recipes.end(), [](const JudgedRecipe& recipe) {
-    return !recipe.rows.empty() && recipe.figures.failing.empty();
+    return !recipe.figures.operands.empty() && recipe.figures.failing.empty();
   });
   return found == recipes.end() ? nullptr : &*found;
 }
 
+// "; not judged, since they held inf or NaN: 2 operands (b.dx.dy, b.dw.dy)".
+std::string NotJudgedText(const std::vector<JudgedRecipe>& recipes) {
+  std::set<std::string> broken;
+  for (const JudgedRecipe& recipe : recipes)
+    std::set_difference(recipe.figures.seen.begin(), recipe.figures.seen.end(),
+                        recipe.figures.operands.begin(), recipe.figures.operands.end(),
+                        std::inserter(broken, broken.end()));
+  if (broken.empty()) return "";
+  return "; not judged, since they held inf or NaN: " + Counted(std::ssize(broken), "operand") +
+         " (" + Visible(FirstNames({broken.begin(), broken.end()}, kMostLayersNamed)) + ")";
+}
+
 std::string RecipeVerdict::Sentence() const {
+  if (std::all_of(recipes.begin(), recipes.end(),
+                  [](const JudgedRecipe& recipe) { return recipe.figures.operands.empty(); }))
+    return "no recipe can be judged" + NotJudgedText(recipes);
   if (const JudgedRecipe* best = serving()) {
     std::string text =
         best->figures.format +
         Formatted(" (%.3g bits) is the narrowest that serves all operands: ", best->figures.bits) +
         WorstText(*best);
-    if (best != recipes.data())
+    if (!recipes.front().figures.failing.empty())
       text += "; " + recipes.front().figures.format + " would lose too much of " +
               std::to_string(recipes.front().figures.failing.size()) + " operands, " +
               WorstText(recipes.front());
-    return text;
+    return text + NotJudgedText(recipes);
   }
-  const auto fewest = std::min_element(recipes.begin(), recipes.end(),
-                                       [](const JudgedRecipe& a, const JudgedRecipe& b) {
-                                         return a.figures.failing.size() < b.figures.failing.size();
-                                       });
+  // One that could not be judged fails in none.
+  const auto key = [](const JudgedRecipe& recipe) {
+    return std::pair(recipe.figures.operands.empty(), recipe.figures.failing.size());
+  };
+  const auto fewest = std::min_element(
+      recipes.begin(), recipes.end(),
+      [&](const JudgedRecipe& a, const JudgedRecipe& b) { return key(a) < key(b); });
   return "no recipe serves all operands; " + fewest->figures.format + " fails in the fewest, " +
          std::to_string(fewest->figures.failing.size()) + " of " +
          std::to_string(fewest->figures.operands.size()) + ": " + WorstText(*fewest) +
-         "; precision.layers may leave their layers out (operands: none)";
+         "; precision.layers may leave their layers out (operands: none)" + NotJudgedText(recipes);
 }
 
 void PrintRecipes(const RecipeVerdict& verdict, std::ostream& out) {

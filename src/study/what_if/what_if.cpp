@@ -99,7 +99,8 @@ class WhatIfSummary {
   // may be. Lines of at most 100 columns (names apart), each with its end.
   std::string Text() const {
     const std::string text = FirstLine() + "\n";
-    return steps_ == 0 ? text + end_ : text + Worst() + Overflows() + Uncertainty() + end_;
+    return steps_ == 0 ? text + end_
+                       : text + Worst() + Overflows() + NotFinite(true) + Uncertainty() + end_;
   }
   // Prints the same for a terminal of 80 columns: a table of the tensors that lose anything, the
   // worst first and not more than a screen has, `note` (lines), and what all come to.
@@ -108,7 +109,7 @@ class WhatIfSummary {
     std::string text = end_ + note;
     if (steps_ > 0) {
       PrintRows(out);
-      text = Overflows() + Uncertainty() + text + DxLine();
+      text = Overflows() + NotFinite(false) + Uncertainty() + text + DxLine();
     }
     constexpr std::string_view kGoesOn = "\n    ";  // a line that was broken at another width
     for (std::size_t at = text.find(kGoesOn); at != std::string::npos; at = text.find(kGoesOn, at))
@@ -222,6 +223,15 @@ class WhatIfSummary {
     return "  " + Counted(tensors, "tensor") + " would overflow, most of all " + most->name +
            ": about " + std::to_string(std::llround(most->overflow)) + " values in " +
            Counted(most->overflow_steps, "step") + "\n";
+  }
+  // all: those that had no number at all, too, of which the table has a line.
+  std::string NotFinite(bool all) const {
+    const auto count = std::count_if(tensors_.begin(), tensors_.end(), [&](const Tensor& tensor) {
+      return tensor.not_finite_rows > 0 && (all || tensor.pct_rows > 0);
+    });
+    if (count == 0) return "";
+    return "  " + Counted(count, "tensor") +
+           " held inf or NaN in some of these steps: nothing is known of those values\n";
   }
   // A bin of a histogram is a power of two wide: values in that of a threshold may lie on either
   // side.
