@@ -2,6 +2,8 @@
 verdict, choose.csv, JSON and page; resumption; what is refused. ADA_BINARY names the program."""
 import json
 import math
+import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -18,6 +20,23 @@ evaluate: {every_epochs: 0}
 device: {kind: cpu}
 """
 FP4 = "precision: {gradients: fp4_e2m1}\n"
+
+
+def kill_child(parent, words, started):
+    """Kills the child of the process whose command line has these words, once the file is there."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        children = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for child in children:
+            try:
+                line = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().decode()
+            except OSError:
+                continue
+            if words in line and started.is_file():
+                os.kill(int(child), signal.SIGKILL)
+                return True
+        time.sleep(0.02)
+    return False
 
 
 class Choose(ProgramCase):
@@ -117,6 +136,28 @@ class Choose(ProgramCase):
         self.assertEqual(found["verdict"]["arm"], "fp32")
         self.assertIn("does not train", found["verdict"]["sentence"])
 
+    def test_a_training_that_is_killed_is_no_result(self):
+        """Nothing is known of its arm; the same command goes on."""
+        (self.folder / "r.yaml").write_text(CONFIG.replace("epochs: 2", "epochs: 100"),
+                                            encoding="utf-8")
+        command = [BINARY, "choose", "r.yaml", "--formats", "bf16", "--seeds", "1", "--out", "c",
+                   "--jobs", "1", "--json"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            self.assertTrue(kill_child(process.pid, "configs/bf16-seed5.yaml",
+                                       self.folder / "c/bf16-seed5/steps.csv"))
+            said, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 137, errors)
+        self.assertIn("bf16-seed5 ended with exit code 137", errors)
+        found = json.loads(said)
+        arm, verdict = found["arms"][1], found["verdict"]
+        self.assertFalse(arm["trains"])
+        self.assertIn("was ended by signal 9", arm["trouble"])
+        self.assertNotIn("does not train", said)
+        self.assertIn("bf16 (16 bits) is not known: was ended by signal 9", verdict["sentence"])
+        self.assertEqual([verdict["sure"], verdict["surer_with"]],
+                         ["little", "the same command, which goes on"])
+
     def test_states_of_the_optimizer(self):
         arms = ["bf16+te_fp8", "fp16+dynamic+torchao_8bit", "te_mxfp8+te_fp16"]
         found = json.loads(self.choose(",".join(arms), "--set", "optimizer={kind: adam, lr: 0.01}",
@@ -149,22 +190,28 @@ class Choose(ProgramCase):
         self.assertIn("--steps", found["verdict"]["surer_with"])
 
     def test_it_goes_on_after_a_signal(self):
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            with self.subTest(number):
+                self.goes_on_after(number)
+
+    def goes_on_after(self, number):
+        out = f"c{int(number)}"
         (self.folder / "r.yaml").write_text(CONFIG.replace("epochs: 2", "epochs: 400"),
                                             encoding="utf-8")
-        command = [BINARY, "choose", "r.yaml", "--formats", "bf16", "--seeds", "1", "--out", "c",
+        command = [BINARY, "choose", "r.yaml", "--formats", "bf16", "--seeds", "1", "--out", out,
                    "--jobs", "1"]
         with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) as process:
-            started = self.folder / "c/fp32-seed5/steps.csv"
+            started = self.folder / out / "fp32-seed5/steps.csv"
             end = time.monotonic() + 60
             while not started.is_file() and time.monotonic() < end:
                 time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
-            out, errors = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, errors)
-        self.assertEqual(out, "")
+            process.send_signal(number)
+            said, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + number, errors)
+        self.assertEqual(said, "")
         self.assertIn("the same command goes on", errors)
-        self.assertTrue(list((self.folder / "c/fp32-seed5/checkpoints").glob("*.safetensors")))
+        self.assertTrue(list((self.folder / out / "fp32-seed5/checkpoints").glob("*.safetensors")))
 
     def test_what_is_refused(self):
         for formats, words in (("bf61", "did you mean bf16?"), ("fp16+dynamik", "dynamic"),
@@ -178,6 +225,16 @@ class Choose(ProgramCase):
         self.assertIn("choose itself sets it",
                       self.choose("bf16", "--set", "output=x", code=2))
         self.assertFalse((self.folder / "c").exists())
+
+    def test_a_run_keeps_its_folder(self):
+        self.run_program("train", "r.yaml", "--output", "c", "--quiet", "--set", "train.epochs=1")
+        before = sorted(self.folder.rglob("*"))
+        for place in ("c", "c/checkpoints", "c/dump/a"):
+            with self.subTest(place):
+                done = self.run_program("choose", "r.yaml", "--formats", "bf16", "--out", place,
+                                        code=2)
+                self.assertIn(f"--out {place}: belongs to the run in ", done.stderr)
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
 
 
 if __name__ == "__main__":

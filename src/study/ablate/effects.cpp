@@ -38,7 +38,9 @@ class EffectFinder {
       effect.together =
           Of({{1, &recipe}, {-1, &Minus(member.left_out)}, {-1, &Minus(member.alone)}, {1, &from}},
              kRootOfTwo);
-      effect.says = Says(effect);
+      const bool is_known = !measured_.arms[ablation_.recipe].ended_by_error &&
+                            !measured_.arms[member.left_out].ended_by_error;
+      effect.says = is_known ? Says(effect) : "unknown";
     }
     for (const Ablation::Pair& pair : ablation_.pairs) {
       const Ablation::Member& one = ablation_.members[pair.one];
@@ -140,10 +142,12 @@ class EffectFinder {
   std::string Sentence() const {
     const ArmResult& plain = measured_.arms.front();
     if (!plain.trouble.empty())
-      return "Nothing is known: " + plain.name + " itself does not train (" + plain.trouble + ").";
+      return "Nothing is known: " + plain.name + " itself " + plain.fate() + " (" + plain.trouble +
+             ").";
     std::string text = "The recipe ";
     if (!effects_.recipe_trouble.empty())
-      text += "does not train (" + effects_.recipe_trouble + ")";
+      text += std::string(measured_.arms[ablation_.recipe].fate()) + " (" +
+              effects_.recipe_trouble + ")";
     else
       text += Formatted("ends %.2g %s ", std::fabs(effects_.recipe.mean),
                         effects_.recipe.mean < 0 ? "below" : "above") +

@@ -65,6 +65,9 @@ ArmPlan PlanTrainings(const ArmsQuestion& question, telemetry::Log& log);
 // training has written a checkpoint; 0: all are over.
 int RunTrainings(ArmPlan& plan, telemetry::Log& log);
 
+// What helps where a training was ended by an error.
+inline constexpr char kGoesOn[] = "the same command, which goes on";
+
 // What the trainings of an arm gave, compared with the baseline's of the same seed.
 struct ArmResult {
   std::string name;
@@ -81,6 +84,9 @@ struct ArmResult {
   std::vector<std::pair<std::string, double>> worst;  // LAYER.tensor and percent, the worst first
   std::vector<std::string> advice;                    // what `advise` says of its first run
   std::string trouble;                                // why it does not train; empty: it does
+  bool ended_by_error = false;  // of trouble: nothing is known, since something else ended it
+  // "does not train", or "is not known".
+  const char* fate() const { return ended_by_error ? "is not known" : "does not train"; }
   std::vector<double> by_step;  // loss minus the baseline's, the mean over seeds
   std::vector<double> twins;    // of an arm that has them: loss of each minus its original's
   double noise = NAN;           // their root mean square

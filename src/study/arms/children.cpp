@@ -86,12 +86,11 @@ class Children {
   // After a signal no other training begins: it is left to the next command.
   int Run() {
     const run::SignalWatch signals;
-    bool stopping = false;
     std::size_t next = 0;
     for (;;) {
       const int signal = signals.signal();
-      if (signal != 0 && !stopping) {
-        stopping = true;
+      if (signal != 0 && !stopping_) {
+        stopping_ = true;
         log_.SetStatus("");
         log_.Info(plan_.command + ": stopping; each training writes a checkpoint");
         for (const auto& [child, index] : running_) kill(child, SIGTERM);
@@ -101,7 +100,7 @@ class Children {
         Begin(next++);
       if (running_.empty() && (signal != 0 || next == plan_.trainings.size())) break;
       Reap();
-      if (!stopping) Show();
+      if (!stopping_) Show();
       std::this_thread::sleep_for(kLook);
     }
     log_.SetStatus("");
@@ -148,7 +147,7 @@ class Children {
 
   // One line for each that is over, where no line is redrawn.
   void ReportEnd(const Training& training) {
-    if (training.exit_code != 0 && training.exit_code < 128)
+    if (training.exit_code != 0 && !(stopping_ && training.exit_code >= 128))
       log_.Warning(plan_.command + ": " + training.name + " ended with exit code " +
                    std::to_string(training.exit_code) + ", see " + LogOf(training));
     if (!log_.terminal()) log_.Info(Line());
@@ -186,6 +185,7 @@ class Children {
   std::map<pid_t, std::size_t> running_;
   std::map<std::size_t, std::int64_t> at_start_;  // steps that were there before
   std::size_t over_ = 0;
+  bool stopping_ = false;
   std::int64_t made_ = 0, kept_ = 0;  // steps: of this command, by processes that are over; before
   double began_, drawn_ = 0;
 };

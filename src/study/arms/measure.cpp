@@ -99,14 +99,24 @@ void AddLosses(const std::string& folder, ArmResult& arm) {
     arm.advice.push_back(FlowOf(advice) + "  # " + advice.reason);
 }
 
+// A policy's end is a result; an error, a kill or a full disk says nothing of the arm.
+bool EndedByError(const Training& training) {
+  return training.exit_code > 0 && training.exit_code != 5;
+}
+
 // Why a training is of no use; "": it is.
 std::string TroubleOfTraining(const Training& training, const Read& read, std::int64_t steps) {
   if (read.steps >= steps && read.skipped < steps &&
       std::all_of(read.losses.begin(), read.losses.end(),
                   [](double x) { return std::isfinite(x); }))
     return "";
-  if (read.status == "failed" || (read.steps == 0 && training.exit_code > 0))
-    return "failed with exit code " + std::to_string(training.exit_code);
+  if (read.status == "failed" || (read.steps == 0 && training.exit_code > 0) ||
+      EndedByError(training)) {
+    const int code = training.exit_code;
+    return (code > 128 ? "was ended by signal " + std::to_string(code - 128)
+                       : "failed with exit code " + std::to_string(code)) +
+           (read.steps > 0 ? " after step " + std::to_string(read.steps) : "");
+  }
   const bool skips_all = read.skipped >= read.steps;
   if (read.steps < steps)
     return "ended after step " + std::to_string(read.steps) +
@@ -166,7 +176,10 @@ Measured Measure(const ArmPlan& plan) {
     for (std::size_t step = 0; step < arm.by_step.size(); ++step)
       arm.by_step[step] +=
           (read.losses[step] - baseline.losses[step]) / static_cast<double>(plan.seeds.size());
-    if (arm.trouble.empty()) arm.trouble = TroubleOfTraining(training, read, plan.steps);
+    if (arm.trouble.empty()) {
+      arm.trouble = TroubleOfTraining(training, read, plan.steps);
+      arm.ended_by_error = !arm.trouble.empty() && EndedByError(training);
+    }
     if (training.seed == 0 && HasFile(training.folder, StepRow::kFile))
       AddLosses(training.folder, arm);
     row.lost_tensor = arm.lost_tensor;

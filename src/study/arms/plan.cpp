@@ -9,9 +9,11 @@
 #include "io/machine.h"
 #include "judge/serving.h"
 #include "run/assemble/assemble.h"
+#include "run/evaluate/protect_data.h"
 #include "run/fork/fork.h"
 #include "step/specs.h"
 #include "study/arms/arms.h"
+#include "telemetry/run_folder.h"
 
 namespace ada::study {
 namespace {
@@ -48,6 +50,24 @@ void RefuseOther(const Training& training, const std::string& out) {
                     " " + conflicts.front() + "; expected another folder");
 }
 
+// A run alone writes into its folder, and a folder among a data set's would be one of its classes.
+void RefusePlace(const std::string& out, const config::Config& base) {
+  std::string run = telemetry::RunThatKeeps(out);
+  std::vector<std::string> names;  // of a folder that cannot be read CreateFolders tells
+  if (TryListFolder(out, &names).words.empty() && !names.empty()) {
+    const telemetry::FolderState state = telemetry::InspectRunFolder(out);
+    if (state == telemetry::FolderState::kFinished || state == telemetry::FolderState::kUnfinished)
+      run = out;
+  }
+  if (!run.empty())
+    throw ConfigError("--out " + out + ": belongs to the run in " + run +
+                      ", which alone writes there; expected another folder");
+  config::Config placed = base;
+  placed.output = out;
+  placed.places.erase("output");
+  run::ProtectFoldersOfData(placed);
+}
+
 // Builds the list of trainings, one after the other.
 class Planner {
  public:
@@ -60,6 +80,7 @@ class Planner {
     // The name, the seed and the data are those of the configuration as it is.
     config::Config base = Read(plan_.arms.front(), {});
     plan_.out = options_.out.empty() ? question_.folder + "/" + base.name : options_.out;
+    RefusePlace(plan_.out, base);
     info_ = run::InspectData(base);
     image_ = {1, info_.height, info_.width, info_.channels};
     plan_.full_steps = Steps(base);

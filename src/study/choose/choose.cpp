@@ -60,9 +60,11 @@ class Chooser {
   Verdict NoBaseline() const {
     Verdict verdict;
     verdict.arm = "";
-    verdict.sentence = "No verdict: the baseline " + baseline_.name + " does not train (" +
-                       baseline_.trouble + ")";
-    verdict.surer = "a baseline that trains: another --baseline, or a smaller optimizer.lr";
+    verdict.sentence = "No verdict: the baseline " + baseline_.name + " " + baseline_.fate() +
+                       " (" + baseline_.trouble + ")";
+    verdict.surer = baseline_.ended_by_error
+                        ? kGoesOn
+                        : "a baseline that trains: another --baseline, or a smaller optimizer.lr";
     return verdict;
   }
 
@@ -92,9 +94,9 @@ class Chooser {
   std::string RejectedText() const {
     std::string text;
     for (const ArmResult* arm : Rejected())
-      text +=
-          "; " + arm->name + " (" + BitsText(*arm) + ") " +
-          (Trains(*arm) ? "ends " + EndsText(*arm, baseline_) : "does not train: " + arm->trouble);
+      text += "; " + arm->name + " (" + BitsText(*arm) + ") " +
+              (Trains(*arm) ? "ends " + EndsText(*arm, baseline_)
+                            : std::string(arm->fate()) + ": " + arm->trouble);
     return text;
   }
 
@@ -116,8 +118,11 @@ class Chooser {
   // those with fewer bits above it.
   void Grade(Verdict& verdict) const {
     std::vector<const ArmResult*> arms;
-    for (const ArmResult* arm : Rejected())
+    bool known = true;
+    for (const ArmResult* arm : Rejected()) {
       if (Trains(*arm)) arms.push_back(arm);
+      known = known && !arm->ended_by_error;
+    }
     if (chosen_ != &baseline_) arms.push_back(chosen_);
     const ArmResult* nearest = nullptr;
     double least = INFINITY;
@@ -130,8 +135,8 @@ class Chooser {
       least = distance.t;
       nearest = arm;
     }
-    verdict.sure = well ? "well" : fairly ? "fairly" : "little";
-    verdict.surer = Surer(nearest, verdict.sure);
+    verdict.sure = !known ? "little" : well ? "well" : fairly ? "fairly" : "little";
+    verdict.surer = known ? Surer(nearest, verdict.sure) : kGoesOn;
   }
 
   std::string Surer(const ArmResult* nearest, const std::string& sure) const {
@@ -204,7 +209,7 @@ void PrintVerdict(const Measured& results, const ArmPlan& plan, const Verdict& v
   out << "what was lost\n";
   for (const ArmResult& arm : results.arms) {
     std::string text = "  " + Visible(arm.name) + ": ";
-    if (!arm.trouble.empty()) text += "does not train (" + arm.trouble + "); ";
+    if (!arm.trouble.empty()) text += std::string(arm.fate()) + " (" + arm.trouble + "); ";
     text += Visible(arm.lost.empty() ? "nothing is known" : arm.lost);
     if (!arm.cause.empty()) text += "; it " + Visible(arm.cause);
     for (const std::string& line : arm.sums) text += "; " + line;
