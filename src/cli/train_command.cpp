@@ -103,10 +103,12 @@ std::string TakeResumeFolder(TrainArguments& a) {
   if (!a.config.empty()) return folder;
   a.config = folder + "/config.yaml";
   std::error_code error;
-  if (!std::filesystem::exists(a.config, error))
+  if (!std::filesystem::exists(a.config, error)) {
+    ListFolder(folder);  // one that may not be looked into is told as that
     throw ConfigError("--resume " + folder +
                       ": holds no config.yaml, so it is no run's folder; "
                       "expected one, or FILE as well");
+  }
   return folder;
 }
 

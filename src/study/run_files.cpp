@@ -31,11 +31,11 @@ void RequireRun(const std::string& folder) {
 }
 
 config::Config ReadRunConfig(const std::string& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) {
+  if (!IsFolder(folder)) {
     throw DataError(folder + ": no such folder; expected the folder of a run");
   }
   if (!HasFile(folder, "config.yaml")) {
+    ListFolder(folder);  // one that may not be looked into is told as that
     throw DataError(folder +
                     ": holds no run, config.yaml is missing; expected the folder that a "
                     "run of ada-train wrote");

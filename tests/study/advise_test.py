@@ -30,6 +30,17 @@ train: {max_steps: 60, epochs: 9}
 log: {every: 5}
 """
 
+VIT = """
+data: {dataset: synthetic, synthetic: {height: 16, width: 16, channels: 3, classes: 4, train: 64,
+       test: 32}, batch_size: 16}
+model: {zoo: vit, layers: 1, heads: 2, width: 16, patch: 4}
+optimizer: {kind: adamw, lr: 1.0e-3}
+precision: {format: fp8_e4m3}
+train: {max_steps: 4, epochs: 9}
+log: {every: 1, histogram_every: 2}
+device: {threads: 1}
+"""
+
 
 def write_images(path, unit):
     """A file of gray images whose class is the brighter quarter, in multiples of `unit`."""
@@ -347,6 +358,24 @@ class Advise(ProgramCase):
         said = self.run_program("recommend", "r").stdout
         self.assertNotIn("()", said)
         self.assertTrue(math.isfinite(self.last_loss("r")))
+
+    def test_layers_behind_values_that_rounding_took(self):
+        """The embedding of patches has no gradient since attention's were rounded away: no rate mends
+        that, the scale does."""
+        self.put("vit.yaml", VIT)
+        self.run_program("train", "vit.yaml", "--output", "r", "--quiet")
+        lines = self.advice()
+        self.assertTrue(lines[0].startswith("scaling: "), lines)
+        self.assertFalse([line for line in lines if line.startswith("optimizer: ")])
+
+    def test_a_run_without_a_step_has_no_verdict(self):
+        self.train("train.max_steps=1")
+        for path in (self.folder / "r").glob("*.csv"):
+            path.write_text(path.read_text(encoding="utf-8").split("\n")[0] + "\n", encoding="utf-8")
+        for command in ("advise", "recommend"):
+            self.assertIn("r/steps.csv: holds no step yet", self.words_of(command, "r", code=3))
+        (self.folder / "loop").symlink_to("loop")
+        self.assertIn("loop: cannot be looked at", self.words_of("advise", "loop", code=3))
 
     def test_recommend_writes_the_operands_that_it_names(self):
         # mxfp8_e4m3 cuts off values, which are lost as well; rule rceil does not.

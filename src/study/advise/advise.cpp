@@ -108,6 +108,11 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   return record;
 }
 
+void RequireSteps(const std::string& folder, const RunRecord& record) {
+  if (record.run.steps() == 0 && record.layers.tensors().empty())
+    throw DataError(folder + "/steps.csv: holds no step yet; wait for the run's first one");
+}
+
 telemetry::Coverage CoverageOf(const RunRecord& record) {
   return telemetry::CoverageOf(record.layers, record.run.steps(),
                                config::UncountedStatistics(record.config));
@@ -155,6 +160,7 @@ std::string DocumentOf(const std::vector<Advice>& all) {
 void Advise(const AdviseOptions& options, std::ostream& out) {
   const RecommendOptions targets{options.folder};
   const RunRecord record = ReadRecord(targets);
+  RequireSteps(options.folder, record);
   const std::vector<Advice> all = FindAdvice(targets, record);
   const std::string nothing = "# " + Visible(NothingText(record)) + "\n";
   const std::string document = all.empty() ? nothing : DocumentOf(all);

@@ -195,6 +195,7 @@ void PrintRanges(const RecommendOptions& options, const RunRecord& record,
 // alone.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const RunRecord record = ReadRecord(options);
+  RequireSteps(options.folder, record);
   const auto& tensors = record.needs.tensors;
   std::optional<Recommendation> ranges;
   if (std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.carries_s(); }))

@@ -238,6 +238,9 @@ class Rules {
   // has, or by rounding.
   void Dead() {
     const auto dead = telemetry::LayersWithoutGradient(record_.layers);
+    // What is zero behind values that rounding took may be so for want of them.
+    const bool by_rounding =
+        std::any_of(dead.begin(), dead.end(), [](const auto& layer) { return layer.by_rounding; });
     const auto is_mended = [&](const std::string& tensor) {
       return std::any_of(all_.begin(), all_.end(),
                          [&](const Advice& known) { return Contains(known.mends, tensor); });
@@ -245,7 +248,7 @@ class Rules {
     for (const auto& layer : dead) {
       // A gradient that meets others at a branch is theirs to mend.
       if (layer.died_at == "branch" || is_mended(layer.died_at)) continue;
-      if (!layer.by_rounding && WeightsVanish(record_)) continue;
+      if (!layer.by_rounding && (by_rounding || WeightsVanish(record_))) continue;
       std::string reason = telemetry::NoGradientText(dead, kMost);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
         reason += "; whether the images vanish log.statistics with y would tell";
@@ -293,7 +296,9 @@ std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord&
 
 // So that "keep what you have" is no more than what was looked at.
 std::string NothingText(const RunRecord& record) {
-  std::string text = "keep what you have: the loss and the gradients are finite";
+  std::string text = "keep what you have: ";
+  text += record.run.steps() == 0 ? "steps.csv has no step yet, so that the loss is not known"
+                                  : "the loss and the gradients are finite";
   if (record.run.skipped() > 0) text += " but in " + Counted(record.run.skipped(), "skipped step");
   text += "; " + LostTextOf(record);
   const TensorTotals* most = telemetry::LostMost(record.layers);

@@ -112,6 +112,8 @@ struct RunRecord {
 };
 // Reads each file of the run once. Throws DataError as the readers do.
 RunRecord ReadRecord(const RecommendOptions& options);
+// Throws DataError where nothing of a run is known yet, not even its first step.
+void RequireSteps(const std::string& folder, const RunRecord& record);
 // What was counted and what that lost, as every command says it (telemetry/coverage.h).
 telemetry::Coverage CoverageOf(const RunRecord& record);
 std::string LostTextOf(const RunRecord& record);
