@@ -19,6 +19,7 @@ try:
     import torch
     from torch import nn
     from torch.nn import functional
+    from torch.utils import _python_dispatch
     from torch.utils.checkpoint import checkpoint
     import ada_train.torch
     import recorded_modules as own
@@ -102,6 +103,174 @@ class BesideTest(head.Scratch):
                         self.assertIn("head", self.layers(folder))
                         named = [text for text in told if "inner" in text]
                         self.assertLessEqual(len(named), 1, named)
+
+    def test_weights_that_are_computed_when_they_are_asked_for(self):
+        """Spectral norm takes a step of its power iteration each time."""
+        spectral = nn.utils.parametrizations.spectral_norm
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+
+        def linear():
+            return nn.Sequential(nn.Linear(8, 8), spectral(nn.Linear(8, 8)), nn.Linear(8, 3))
+
+        def convolution():
+            return nn.Sequential(nn.Unflatten(1, (2, 2, 2)), spectral(nn.Conv2d(2, 2, 1)),
+                                 spectral(nn.ConvTranspose2d(2, 2, 1)))
+
+        def attention():
+            made = nn.MultiheadAttention(8, 2)
+            spectral(made.out_proj)
+            return spectral(made, "in_proj_weight")
+        for i, (make, call) in enumerate(((linear, None), (convolution, None), (
+                attention, lambda m, x: m(x, x, x, need_weights=False)[0]))):
+            plain, _ = self.train(make, x, "alone", call=call)
+            found, told = self.train(make, x, "recorded", f"recorded{i}", call=call, dump_every=1)
+            self.assertEqual(found, plain)
+            self.assertEqual(any("1 (dump) is not recorded: its weight is parametrized" in text
+                                 for text in told), i < 2, told)
+            if has_library():
+                found, told = self.train(make, x, "scaled", f"scaled{i}", call=call)
+                self.assertEqual(found, plain)
+                self.assertFalse([text for text in told if "not recorded" in text])
+
+    def test_passes_of_all_kinds(self):
+        """A model that is trained in evaluation mode, one that is evaluated with gradients, one
+        whose layers are called without it, and a batch without values."""
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+
+        def frozen(model, x):
+            return model.eval()(x)
+
+        def evaluated(model, x):
+            model.eval()(2 * x)
+            y = model.train()(x)
+            model.eval()(3 * x)
+            model.train()
+            return y
+
+        def parts(model, x):
+            for part in model.children():
+                x = part(x)
+            return x
+        self.train(self.small, x, "recorded", "usual")
+        for call in (frozen, evaluated, parts):
+            with self.subTest(call.__name__):
+                plain, _ = self.train(self.small, x, "alone", call=call)
+                found, _ = self.train(self.small, x, "recorded", call.__name__, call=call)
+                self.assertEqual(found, plain)
+                rows = {key: row["numel"] for key, row in self.rows(call.__name__).items()}
+                usual = {key: row["numel"] for key, row in self.rows("usual").items()
+                         if call is not parts or key[1] != "loss"}
+                self.assertEqual(rows, usual)
+        for shape in ((0, 8), (0, 5, 8), (3, 0, 8)):
+            found, _ = self.train(self.small, torch.zeros(shape), "recorded", f"{len(shape)}{shape[0]}",
+                                  call=lambda m, x: m(x).sum(), dump_every=1)
+            self.assertEqual(found[:4], [0.0] * 4)
+
+    def test_only_gradients_that_are_computed(self):
+        """A gradient penalty: its inner pass has no gradient of weights, and y was computed once."""
+        def penalty(model, x):
+            x = x.clone().requires_grad_()
+            y = model(x)
+            g, = torch.autograd.grad(y.square().mean(), x, create_graph=True)
+            return y + g.norm()
+
+        def by_hand(model, x):
+            y = model(x)
+            torch.autograd.grad(y.sum(), list(model.parameters()), retain_graph=True)
+            return y
+
+        def make():
+            return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2))
+        x = torch.randn(3, 1, 4, 4, generator=torch.Generator().manual_seed(2))
+        for call, dw, dx in ((penalty, 1, 2), (by_hand, 2, 2)):
+            plain, _ = self.train(make, x, "alone", call=call)
+            found, _ = self.train(make, x, "recorded", call.__name__, call=call)
+            self.assertEqual(found, plain)
+            rows = {key[1:]: int(row["numel"]) for key, row in self.rows(call.__name__).items()
+                    if key[0] == "1"}
+            self.assertEqual((rows["0", "dw"], rows["3", "dw"]), (18 * dw, 16 * dw))
+            self.assertEqual((rows["1", "dx"], rows["1", "y"], rows["0", "y"]), (24 * dx, 24, 24))
+            self.assertEqual(("0", "dx") in rows, call is penalty)
+
+    def test_losses_of_wider_numbers(self):
+        """fp64 logits, whose loss is computed in fp32."""
+        x = torch.ones(4, 8, dtype=torch.float64)
+
+        def make():
+            return self.small().double()
+        plain, _ = self.train(make, x, "alone", call=lambda m, x: m(x).float())
+        folder = self.folder / "run"
+        torch.manual_seed(0)
+        net = make()
+        optimizer, losses = torch.optim.SGD(net.parameters(), lr=0.05), []
+        with warnings.catch_warnings(), ada_train.torch.record(net, optimizer, folder,
+                                                               every=2) as recorder:
+            warnings.simplefilter("ignore")
+            for _ in range(4):
+                optimizer.zero_grad()
+                loss = recorder.loss(net(x).float().square().mean())
+                losses.append(loss.item())
+                loss.backward()
+                optimizer.step()
+                recorder.step(loss)
+        self.assertEqual(losses, plain[:4])
+
+    def test_an_interrupt_within_a_layer(self):
+        """It runs no hook of the layer: modes, weights and callers are those of before."""
+        class Waits(nn.Linear):
+            on = False
+
+            def forward(self, x):
+                y = super().forward(x)
+                if self.on:
+                    raise KeyboardInterrupt
+                return y
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+        for i, options in enumerate(({}, {"format": "fp8_e5m2"})):
+            losses = {}
+            for interrupted in (False, True):
+                torch.manual_seed(0)
+                net = nn.Sequential(nn.Linear(8, 8), Waits(8, 8), nn.Linear(8, 3))
+                optimizer, found = torch.optim.SGD(net.parameters(), lr=0.05), []
+                recorder = ada_train.torch.record(net, optimizer, self.folder / f"{i}{interrupted}",
+                                                  every=1, **options)
+                masters = {name: p.detach().clone() for name, p in net.named_parameters()}
+                if interrupted:
+                    net[1].on = True
+                    with self.assertRaises(KeyboardInterrupt):
+                        net(x)
+                    net[1].on = False
+                    state = net.state_dict()
+                    self.assertEqual(list(state), list(masters))
+                    for name, p in masters.items():
+                        self.assertTrue(torch.equal(state[name], p), name)
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    loss = net(x).square().mean()
+                    loss.backward()
+                    optimizer.step()
+                    recorder.step(loss)
+                    found.append(loss.item())
+                losses[interrupted] = found
+                recorder.close()
+                self.assertEqual(_python_dispatch._get_current_dispatch_mode_stack(), [])
+                self.assertTrue(all(isinstance(p, nn.Parameter) for p in net.parameters()))
+            self.assertEqual(losses[False], losses[True])
+
+    def test_transformed_passes(self):
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+
+        def call(model, x):
+            weights = {name: p.detach() for name, p in model.named_parameters()}
+            torch.func.vmap(torch.func.grad(lambda w, x: torch.func.functional_call(
+                model, w, (x,)).square().mean()), in_dims=(None, 0))(weights, x)
+            return model(x)
+        plain, _ = self.train(self.small, x, "alone", call=call)
+        found, told = self.train(self.small, x, "recorded", call=call, dump_every=1)
+        self.assertEqual(found, plain)
+        self.assertEqual(len([text for text in told if "torch.func" in text]), 1, told)
+        self.assertFalse([text for text in told if "is not recorded: " in text], told)
+        self.assertEqual(self.layers(), {"0", "1", "2", "loss"})
 
     def test_checkpoints_and_a_scaler(self):
         x = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(2))

@@ -275,6 +275,9 @@ class StateTest(head.WithLibrary):
                 torch.testing.assert_close(ours[name], g, rtol=1e-5, atol=1e-7)
         model = AdaLossScaled(smooth, ALPHA4)
         x = torch.randn(5, 8, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16), self.assertRaisesRegex(
+                RuntimeError, "2: create_graph: a product whose operands autocast has cast"):
+            torch.autograd.grad(model(x).sum(), x, create_graph=True)
         with self.assertRaisesRegex(RuntimeError, "2: create_graph: a scaled backward pass is not"):
             torch.autograd.grad(model.scale(square(model(x))), x, create_graph=True)
 

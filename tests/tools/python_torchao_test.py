@@ -215,6 +215,15 @@ class TorchaoTest(head.WithLibrary):
         for name in (("0", "forward.x"), ("0", "forward.w")):
             self.assertEqual(rows[True][name], rows[False][name])
 
+    def test_a_layer_whose_bias_alone_is_trained(self):
+        net = self.converted()
+        net[0].weight.requires_grad_(False)
+        recorder = self.recorded(net, steps=1)
+        self.assertEqual(self.rows("run", "events"), [])
+        self.assertNotIn("no part", str(recorder.table()))
+        self.assertTrue({"forward.x", "forward.w"} <= {
+            r["tensor"] for r in self.rows("run", "blocks") if r["layer"] == "0"})
+
     def test_products_of_the_processor(self):
         """Not emulated: by torch._scaled_mm, whose rows pass through bf16."""
         for recipe in ("tensorwise", "rowwise", "rowwise_with_gw_hp"):

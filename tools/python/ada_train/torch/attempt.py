@@ -9,11 +9,12 @@ _WITHIN = {"p": "y", "ds": "dx", "dq": "dx", "dk": "dx", "dv": "dx"}
 
 class Attempt:
     """`step`; `counts`: whether it is a logged one; `bins`: whether with histograms; `scale`: S of
-    the gradients. Tensors of several micro-batches, and of a layer that runs several times, are
-    counted as one, with the scale of the last."""
+    the gradients; `evaluates`: it was begun in evaluation mode. Tensors of several micro-batches,
+    and of a layer that runs several times, are counted as one, with the scale of the last."""
 
-    def __init__(self, step, scale, counts, bins, tensors):
+    def __init__(self, step, scale, counts, bins, tensors, evaluates=False):
         self.step, self.scale, self.counts, self._bins = step, scale, counts, bins
+        self.evaluates = evaluates
         self._tensors = tensors
         self._found = {}  # (layer, tensor) -> [format, Stats, Bins or None]
         self._operands = {}  # (layer, operand) -> [name of its format, figures, row or None]

@@ -58,15 +58,19 @@ class ConvertedWatch:
     def _forward(self, attempt, x, y):
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
             return
-        # A frozen layer that reads the input has no graph, which alone tells whether one of INT8
-        # computes what it was converted to.
-        if not y.requires_grad and self._how.kind == "int8":
+        weight = self._module._parameters.get("weight")
+        if weight is None:  # asking for it would compute a parametrization anew
+            raise ValueError("its weight is parametrized")
+        # The graph tells whether a layer computes what it was converted to, where a gradient goes
+        # through the product; of INT8, whose module is a plain one, nothing else does.
+        told = y.requires_grad and (x.requires_grad or weight.requires_grad)
+        if not told and self._how.kind == "int8":
             return
-        if y.requires_grad and self._how.operands is not PLAIN and not _is_by_the_library(x, y):
+        if told and self._how.operands is not PLAIN and not _is_by_the_library(x, y):
             self._stands_idle(attempt)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
             rows = rows_of(x.detach())
-            w = plain_weight(self._module.weight)
+            w = plain_weight(weight)
             if self._how.kind == "int8":
                 w = w.to(x.dtype)
             bias = self._module.bias if self._how.bias else None

@@ -1,15 +1,18 @@
 """Dumps of a recording: x, w and dy of each product in some steps, as log.dump_every of ada-train
 writes them, for `ada-train what-if` and `inspect`."""
+import functools
 import json
 import os
 import pathlib
 import struct
 
 import torch
+from torch.nn.utils import parametrize
 
 from ada_train.torch import formats
 from ada_train.torch.converted import plain_weight
 from ada_train.torch.layers import is_conv1d, tensors_of
+from ada_train.torch.operands import rows
 
 
 def _as_stored(x, dtype):
@@ -21,8 +24,8 @@ def _as_images(x):
     """What a linear layer takes or gives, as a dump has it: [n, channels], or of sequences [n,
     channels, tokens, 1]."""
     if x.dim() < 3:
-        return x.reshape(-1, x.shape[-1])
-    return x.reshape(x.shape[0], -1, x.shape[-1]).transpose(1, 2).unsqueeze(-1)
+        return rows(x)
+    return x.flatten(1, -2).transpose(1, 2).unsqueeze(-1)
 
 
 def write_safetensors(path, tensors, metadata):
@@ -44,10 +47,12 @@ def write_safetensors(path, tensors, metadata):
 
 class Dumps:
     """`names`: module -> name; `attempt`: a function that gives the attempt that goes on, or None;
-    `due`: of a step. Of a layer that runs several times in an attempt the last pass is kept."""
+    `due`: of a step; `guarded`: makes a function that warns where it fails. Of a layer that runs
+    several times in an attempt the last pass is kept."""
 
-    def __init__(self, folder, names, attempt, due):
+    def __init__(self, folder, names, attempt, due, guarded):
         self._folder, self._attempt, self._due = pathlib.Path(folder) / "dump", attempt, due
+        self._guarded = guarded
         self._taken, self._metadata, self._inputs = {}, {}, {}
         self.hooks = []
         for module, name in names.items():
@@ -56,12 +61,13 @@ class Dumps:
                 continue
             self.hooks += [
                 module.register_forward_pre_hook(self._enter, with_kwargs=True),
-                module.register_forward_hook(lambda module, _, y, name=name:
-                                             self._leave(name, module, y))]
+                module.register_forward_hook(self._guarded(f"{name} (dump)", functools.partial(
+                    self._leave, name)))]
 
     def _wants(self):
         attempt = self._attempt()
-        return attempt is not None and self._due(attempt.step) and torch.is_grad_enabled()
+        return attempt is not None and self._due(attempt.step) and torch.is_grad_enabled() and (
+            not torch._C._are_functorch_transforms_active())
 
     @torch.compiler.disable
     def _enter(self, module, args, kwargs):
@@ -70,7 +76,7 @@ class Dumps:
             self._inputs[module] = given[0][1] if given else None
 
     @torch.compiler.disable
-    def _leave(self, name, module, y):
+    def _leave(self, name, module, _, y):
         x = self._inputs.pop(module, None)
         if x is None or not isinstance(y, torch.Tensor) or not y.requires_grad:
             return
@@ -78,12 +84,15 @@ class Dumps:
             return
         dtype, computes_dx = y.dtype, x.requires_grad
         x = _as_stored(x, dtype)  # a copy: what follows may overwrite it
-        y.register_hook(lambda dy: self._take(name, module, x, dy.detach(), dtype, computes_dx))
+        y.register_hook(self._guarded(f"{name} (dump)", lambda dy: self._take(
+            name, module, x, dy.detach(), dtype, computes_dx)))
 
     def _take(self, name, module, x, dy, dtype, computes_dx):
         attempt = self._attempt()
         if attempt is None:
             return
+        if parametrize.is_parametrized(module, "weight"):  # which asking for it would compute
+            raise ValueError("its weight is parametrized")
         w, dy = _as_stored(plain_weight(module.weight), dtype), _as_stored(dy, dtype)
         about = {"kind": "linear"}
         if isinstance(module, torch.nn.Conv2d):

@@ -134,7 +134,7 @@ class Emulation:
         return None if made is outputs else made
 
     def _before(self, name, module, args, kwargs):
-        weight = weight_of(module)
+        weight = self._masters.get(module, weight_of(module))
         if weight is not None:
             self._masters[module] = weight
             module._parameters["weight"] = self._weight(name, weight)
@@ -145,6 +145,12 @@ class Emulation:
                 given[place] = _Round.apply(x, None, self._rounding(layer, "dx", "gradients"))
                 layer = ""  # a second input's gradient is rounded, and has no row
         return tuple(args), kwargs
+
+    def settle(self):
+        """Gives layers their weights back that an interrupt ended: they run no hook."""
+        while self._masters:
+            module, weight = self._masters.popitem()
+            module._parameters["weight"] = weight
 
     def _weight(self, name, weight):
         return _Round.apply(weight, self._rounding(name, "w", "weights"),

@@ -27,7 +27,8 @@ def keep_to_the_module(handles):
 def forget(model):
     """Takes what copying has left of such hooks off a copied model."""
     for module in model.modules():
-        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+        for hooks in (module._forward_hooks, module._forward_pre_hooks,
+                      module._state_dict_pre_hooks):
             for key in [key for key, hook in hooks.items()
                         if isinstance(hook, _Hook) and hook.function is None]:
                 del hooks[key]

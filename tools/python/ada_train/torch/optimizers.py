@@ -124,6 +124,11 @@ class GradientNorm:
         """Of the attempt's gradients; those that no backward pass made are taken as they lie."""
         return self._norm() if self._found is None else self._found
 
+    @property
+    def found(self):
+        """Whether a backward pass of the attempt ended."""
+        return self._found is not None
+
     def forget(self):
         """The attempt is over."""
         self._found = None

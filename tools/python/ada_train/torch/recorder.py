@@ -108,7 +108,7 @@ class Recorder:
             self._folder = RunFolder(folder, overwrite, histogram_every > 0,
                                      taken is not None or converted)
             self._dumps = Dumps(folder, names if dump_every else {}, lambda: self.attempt,
-                                lambda step: due(dump_every, step))
+                                lambda step: due(dump_every, step), self._watching.guarded)
         except BaseException:
             self._watching.remove()
             raise
@@ -146,6 +146,10 @@ class Recorder:
     def gradient_norm(self):
         return self._watching.gradient_norm()
 
+    def settle(self):
+        """Behind a forward pass that was interrupted."""
+        self._watching.settle()
+
     def table(self):
         """What each linear layer computes in: a list of maps, one for each operand of its three
         products (layer, class, weight_class, converted, operand, format, granularity, scale,
@@ -156,7 +160,7 @@ class Recorder:
         """Behind each attempt to update the weights. `loss`: without its scale; `accuracy`: share
         of the batch that was classified right, if known; `epoch`: from 1, where it changes."""
         attempt = self._watching.attempt
-        if attempt is None:
+        if attempt is None or attempt.evaluates and not self._watching.went_backwards:
             raise RuntimeError("step(): no forward pass of the model in training mode came before")
         if self._optimizer is None and self._scaling is None:  # nobody says whether one took them
             norm = self._watching.gradient_norm()

@@ -175,10 +175,23 @@ class AdaLossScaled(nn.Module):
 
     @torch.compiler.disable
     def forward(self, *args, **kwargs):
-        outputs = self.module(*args, **kwargs)
+        depth = calls.depth()
+        try:
+            outputs = self.module(*args, **kwargs)
+        except BaseException:
+            self._settle(depth)
+            raise
         if self._engine.facts.awaits_start and torch.is_grad_enabled():
             self._outputs = [x for x in tensors(outputs) if x.requires_grad]
         return outputs
+
+    def _settle(self, depth):
+        """Behind an exception, of which layers may not know."""
+        calls.cut(depth)
+        if self.recorder is not None:
+            self.recorder.settle()
+        elif self._engine.emulation is not None:
+            self._engine.emulation.settle()
 
     def scale(self, loss):
         """The loss with the same value, whose backward() scales each layer's gradients. Once for

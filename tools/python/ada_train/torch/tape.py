@@ -3,9 +3,11 @@ their rounding, and their gradients. The layer itself is not called again. Its o
 below autograd and autocast, with the operands that its kernels have; what they draw at random, find
 by comparing or compute without gradients is taken as it was."""
 import contextlib
+import sys
+import threading
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils import _python_dispatch
 
 NARROW = (torch.float16, torch.bfloat16)
 _aten = torch.ops.aten
@@ -141,14 +143,27 @@ def _batch_norm(operation, args, kwargs):
             given.get("eps", given.get("epsilon"))]
 
 
-class Tape(TorchDispatchMode):
-    """While it is entered, operations are remembered; close() ends that. `within`: they belong to
-    a function of autograd whose gradient is that of its operations."""
+_functions = threading.local()
+
+
+@contextlib.contextmanager
+def plain_function():
+    """Around the forward of a function of autograd whose gradient is that of its operations."""
+    before = getattr(_functions, "inside", False)
+    _functions.inside = True
+    try:
+        yield
+    finally:
+        _functions.inside = before
+
+
+class Tape(_python_dispatch.TorchDispatchMode):
+    """While it is entered, operations are remembered; close() ends that."""
     supports_higher_order_operators = True
 
-    def __init__(self, within=False):
+    def __init__(self):
         super().__init__()
-        self._within, self._broken = within, None
+        self._broken, self._frame = None, None
         self._slots, self._given, self._constants = {}, {}, []  # the first two by key
         self._storages, self._made, self._over = {}, set(), set()
         self._steps, self._roots, self._y = [], set(), None
@@ -156,8 +171,35 @@ class Tape(TorchDispatchMode):
 
     # --- While the layer computes ---
 
+    def enter(self, frame):
+        """`frame`: while it runs the layer computes."""
+        self._frame = frame
+        self.__enter__()
+
+    def leave(self):
+        """Also where it is not the innermost mode: an interrupt runs no hook of a layer."""
+        self._frame, above = None, []
+        stack = _python_dispatch._get_current_dispatch_mode_stack()
+        if self not in stack:
+            return
+        while stack.pop() is not self:
+            above.append(_python_dispatch._pop_mode())
+        self.__exit__(None, None, None)
+        for mode in reversed(above):
+            _python_dispatch._push_mode(mode)
+
+    def _runs(self):
+        frame = sys._getframe(1)
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        return frame is not None
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if self._frame is None or not self._runs():  # the layer was interrupted
+            self._frame, self._broken = None, "its pass was interrupted"
+            self._slots, self._given, self._constants, self._storages = {}, {}, [], {}
+            return func(*args, **kwargs)
         seen = self._guarded(self._before, func, args, kwargs)
         with contextlib.ExitStack() as casting:
             for kind in self._autocast if _name(func) in _CASTING else ():
@@ -179,7 +221,7 @@ class Tape(TorchDispatchMode):
         """Whether a gradient goes through it."""
         if not (x.is_floating_point() or x.is_complex()):
             return False
-        if self._within:
+        if getattr(_functions, "inside", False):
             return x.requires_grad or key_of(x) in self._slots
         return x.requires_grad and torch.is_grad_enabled()
 

@@ -73,11 +73,17 @@ class Watching:
     def next(self):
         """Forgets the attempt, which is over."""
         self.steps += 1
+        self.settle()
         self.attempt, self.updated, self.norm = None, False, math.nan
         self._makers, self._inputs = {}, {}
         self._norm.forget()
 
+    def settle(self):
+        """Leaves no trace of a pass that was interrupted, in which layers may not have ended."""
+        self._rounding.settle()
+
     def remove(self):
+        self.settle()
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -85,6 +91,7 @@ class Watching:
     def _install(self):
         found = self._hooks
         found.append(self._model.register_forward_pre_hook(self._begin, with_kwargs=True))
+        found.append(self._model.register_state_dict_pre_hook(lambda *_: self.settle()))
         for module, name in self._names.items():
             found.append(module.register_forward_pre_hook(self._trace_input, with_kwargs=True))
             found += self._rounding.hook(name, module)
@@ -94,19 +101,39 @@ class Watching:
             found.append(self._optimizer.register_step_pre_hook(self._update))
 
     def _trains(self):
-        return self._model.training and torch.is_grad_enabled()
+        """Whether a pass belongs to the attempt: one in evaluation mode does where no other one
+        does, as of a model that is trained in that mode."""
+        return torch.is_grad_enabled() and self.attempt is not None and (
+            self._model.training or self.attempt.evaluates)
 
-    def _begin(self, _, args, kwargs):
-        if self._trains():
+    def _begin_attempt(self, args, kwargs):
+        """Before a pass of the network, or of a layer that is called without it."""
+        if not torch.is_grad_enabled():
+            return
+        here, training = self.attempt, self._model.training
+        if here is not None and here.evaluates and training and not self.went_backwards:
+            self._clock.images(-self.batch)  # it was an evaluation
+            here = self.attempt = None
+        if here is None or training or here.evaluates:
             self._clock.begin("forward")
             first = next((arg for arg in [*args, *kwargs.values()]
                           if isinstance(arg, torch.Tensor) and arg.dim() > 0), None)
             self.batch = 0 if first is None else first.shape[0]
             self._clock.images(self.batch)
-            if self.attempt is None:
-                step, (every, bins_every, tensors) = self.steps + 1, self._choice
-                bins = due(bins_every, step)
-                self.attempt = Attempt(step, self._scale(), bins or due(every, step), bins, tensors)
+        if here is None:
+            step, (every, bins_every, tensors) = self.steps + 1, self._choice
+            bins = due(bins_every, step)
+            self.attempt = Attempt(step, self._scale(), bins or due(every, step), bins, tensors,
+                                   evaluates=not training)
+
+    @property
+    def went_backwards(self):
+        """Whether a gradient came to a parameter in this attempt."""
+        return self._norm.found
+
+    def _begin(self, _, args, kwargs):
+        self.settle()
+        self._begin_attempt(args, kwargs)
         return self._rounding.hook_input(args, kwargs)
 
     def warn_once(self, key, text):
@@ -114,10 +141,21 @@ class Watching:
             self._told.add(key)
             warnings.warn(text, stacklevel=2)
 
+    def guarded(self, name, what):
+        """`what`, which must not end the user's pass: where it fails there is a warning."""
+        def done(*args):
+            try:
+                what(*args)
+            except Exception as problem:
+                self.warn_once(("row", name), f"{name} is not recorded: {problem or repr(problem)}")
+        return done
+
     def _tracing(self):
         return self.steps == 0 and self._trains()
 
     def _trace_input(self, module, args, kwargs):
+        if self.attempt is None:
+            self._begin_attempt(args, kwargs)
         if self._tracing() and module not in self._inputs:
             first = next((x for _, x in tensors_of(module, args, kwargs) if x.requires_grad), None)
             self._inputs[module] = [] if first is None else trace(first, self._makers)

@@ -35,6 +35,16 @@ def _callers():
     return _running.callers
 
 
+def depth():
+    """How many modules run."""
+    return len(_callers())
+
+
+def cut(depth):
+    """Forgets modules that an exception ended."""
+    del _callers()[depth:]
+
+
 def begin_pass(engine):
     """A backward pass of the engine begins: what it computes again belongs to it."""
     _passes[engine] = torch._C._current_graph_task_id()

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ada_train.torch.operands import rows
 from ada_train.torch.scaling.rules import Operands
+from ada_train.torch.tape import plain_function
 
 _EXACT = 2.0 ** 64  # factors up to which fp32 weights of usual size stay exact
 
@@ -115,6 +116,7 @@ class Product(torch.autograd.Function):
     """
 
     @staticmethod
+    @plain_function()
     def forward(ctx, x, weight, bias, operation, site):
         kind, dtypes = x.device.type, (x.dtype, weight.dtype, bias.dtype if bias is not None
                                        else None)
@@ -133,9 +135,17 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy):
-        """A pass without a plan may be differentiated again, as that of the plain product."""
-        if not torch.is_grad_enabled() or ctx.came is None and ctx.site.taker is None:
+        """A pass without a plan may be differentiated again, as that of the plain product; copies
+        that autocast has made are not known to autograd."""
+        plain = ctx.came is None and ctx.site.taker is None
+        cast = any(dtype not in (None, ctx.computes) for dtype in ctx.dtypes)
+        if not torch.is_grad_enabled() or plain and not cast:
             return Product._backward(ctx, dy)
+        if plain:
+            raise RuntimeError(
+                f"{ctx.site.name}: create_graph: a product whose operands autocast has cast is not "
+                "differentiated again; expected the outputs that such gradients are of computed "
+                "under torch.autocast(..., enabled=False)")
         raise RuntimeError(
             f"{ctx.site.name}: create_graph: a scaled backward pass is not differentiated again; "
             "expected gradients of a loss that scale() was not given, and then scale() of the sum "

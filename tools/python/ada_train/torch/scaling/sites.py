@@ -14,6 +14,8 @@ from ada_train.torch.operands import Product as Taker
 from ada_train.torch.scaling.products import Convolution, Linear, Product
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Of the arguments of multi_head_attention_forward.
+_OUT_WEIGHT = 11
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -38,11 +40,10 @@ class Site:
         return Product.apply(x, weight, bias, operation or self.operation, self)
 
 
-def _stays_plain(module, x):
+def _stays_plain(x):
     """Where no layer chooses a scale: without gradients, of complex numbers, whose gradients are of
     conjugates, and where a pass is transformed."""
-    return (not torch.is_grad_enabled() or _is_transformed() or x.is_complex()
-            or module.weight.is_complex())
+    return not torch.is_grad_enabled() or _is_transformed() or x.is_complex()
 
 
 def _is_transformed():
@@ -58,21 +59,21 @@ def _forward(function):
 
 @_forward
 def _linear(self, input):
-    if _stays_plain(self, input):
+    if _stays_plain(input):
         return self._ada_site.plain(nn.Linear.forward, self, input)
     return self._ada_site.product(input, self.weight, self.bias)
 
 
 @_forward
 def _conv1d(self, x):
-    if _stays_plain(self, x):
+    if _stays_plain(x):
         return type(self).forward(self, x)
     return self._ada_site.product(x, self.weight, self.bias)
 
 
 @_forward
 def _convolution(self, input):
-    if _stays_plain(self, input):
+    if _stays_plain(input):
         return self._ada_site.plain(type(self).forward, self, input)
     if isinstance(self.padding, str) or self.padding_mode != "zeros":
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
@@ -82,7 +83,7 @@ def _convolution(self, input):
 
 @_forward
 def _transposed(self, input, output_size=None):
-    if _stays_plain(self, input):
+    if _stays_plain(input):
         return type(self).forward(self, input, output_size)
     operation = self._ada_site.operation
     if output_size is not None:
@@ -103,10 +104,10 @@ def _attention(self, *args, **kwargs):
     """nn.MultiheadAttention as it is written, but for the function that it multiplies by."""
     if not torch.is_grad_enabled() or _is_transformed():
         return nn.MultiheadAttention.forward(self, *args, **kwargs)
-    site, calls = self._ada_site, []
+    site, calls, last = self._ada_site, [], []
 
     def linear(x, weight, bias=None):
-        out = weight is self.out_proj.weight
+        out = weight is last[0]
         calls.append(None)
         name = "out_proj" if out else "in_proj" + ("" if len(calls) == 1 else f".{len(calls)}")
         inner = Site(f"{site.name}.{name}" if site.name else name, site.engine, site.operation)
@@ -117,9 +118,14 @@ def _attention(self, *args, **kwargs):
     for inner in ("_in_projection_packed", "_in_projection", "multi_head_attention_forward"):
         names[inner] = types.FunctionType(getattr(functional, inner).__code__, names, inner,
                                           getattr(functional, inner).__defaults__)
+
+    def attend(*args, **kwargs):
+        last.append(args[_OUT_WEIGHT])  # asking out_proj for it computes a parametrization anew
+        return names["multi_head_attention_forward"](*args, **kwargs)
     forward = nn.MultiheadAttention.forward
     return types.FunctionType(
-        forward.__code__, dict(vars(activation), F=types.SimpleNamespace(**names)),
+        forward.__code__, dict(vars(activation), F=types.SimpleNamespace(
+            **{**names, "multi_head_attention_forward": attend})),
         "forward", forward.__defaults__)(self, *args, **kwargs)
 
 
