@@ -115,6 +115,25 @@ class ByKeyword(Base):
         return F.linear(input=x, weight=self.head.weight, bias=self.head.bias)
 
 
+class Repeated(Base):
+    """Layers that take one tensor twice; the images themselves are one."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(6, 8, 1)
+
+    def forward(self, x):
+        y = self.c(torch.cat([x, x], 1) + torch.cat((x * x, x), 1))
+        y = F.relu(self.a(x)).square() + F.relu(y) ** 2
+        return self.end(y + y)
+
+
+class GatedHalf(Base):
+    def forward(self, x):
+        x = self.a(x)
+        return self.end(F.glu(torch.cat([x, self.b(x)], 1), 1))
+
+
 class NoGradient(Base):
     def forward(self, x):
         with torch.no_grad():

@@ -378,9 +378,9 @@ class Biased(Encoder):
 class HeadNorms(HeadByHead):
     """Queries and keys normalised head by head (Qwen3)."""
 
-    def __init__(self):
+    def __init__(self, norm=None):
         super().__init__()
-        self.norm = nn.RMSNorm(8)
+        self.norm = norm or nn.RMSNorm(8)
 
     def forward(self, x):
         n, t = x.shape
@@ -388,6 +388,26 @@ class HeadNorms(HeadByHead):
         q, k, v = self.qkv(x).view(n, t, 3, 3, 8).permute(2, 0, 3, 1, 4).unbind(0)
         y = F.scaled_dot_product_attention(self.norm(q), self.norm(k), v)
         return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)))
+
+
+def unit_heads():
+    return HeadNorms(lambda x: F.normalize(x, dim=-1))
+
+
+def bare_heads():
+    return HeadNorms(lambda x: F.rms_norm(x, (8,)))
+
+
+class Waves(GPT):
+    """Positions that are not trained."""
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.arange(12)[:, None] / 10 ** torch.linspace(0, 3, 12)
+        self.register_buffer("waves", torch.cat([angles.sin(), angles.cos()], 1))
+
+    def forward(self, idx):
+        return self.lm_head(self.wte(idx) + self.waves[:idx.shape[1]])
 
 
 class TwoOrders(HeadByHead):

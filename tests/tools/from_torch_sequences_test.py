@@ -48,6 +48,9 @@ LINES = {
     "ViT": ["{name: cls, kind: class_token}", "{name: pos, kind: position_embedding, context: 17}"]}
 REFUSED = {
     "HeadNorms": "norm: RMSNorm: over 8 of the 72 channels of each token, head by head",
+    "unit_heads": "normalize: over 8 of the 72 channels of each token, head by head",
+    "bare_heads": "rms_norm: over 8 of the 72 channels of each token, head by head",
+    "Waves": "that differs between tokens; positions that are added are trained: an nn.Parameter or nn.Embedding",
     "TwoOrders": "out: Linear: takes channels of qkv that others take in another order",
     "PartsOfChannels": "its queries are channels 0 to 7, 24 to 31, 48 to 55 of tanh, where expected are those of one "
                        "head after the other",

@@ -192,6 +192,10 @@ class FromTorch(unittest.TestCase):
     def modules(self, *names):
         return self.convert(*names, size="3x32x32", module="from_torch_modules")
 
+    @staticmethod
+    def check():
+        return f" --check {os.path.realpath(BINARY)}" if BINARY else ""
+
     def test_what_people_write_comes_over(self):
         kinds = {  # kinds of layers in order, where they say something
             "Subclass": "conv2d batch_norm relu global_avg_pool linear",
@@ -203,6 +207,7 @@ class FromTorch(unittest.TestCase):
             "FrozenNorm": "conv2d affine relu global_avg_pool linear",
             "ByHand": "conv2d conv2d global_avg_pool max_pool add linear",
             "ByKeyword": "conv2d relu sigmoid multiply add global_avg_pool linear",
+            "Repeated" + self.check(): None,
             **{f"ByMatrix --arg how={how}": "conv2d conv2d relu global_avg_pool linear"
                for how in ("addmm", "mm", "linear", "einsum", "turned", "bmm")},
             "Dropped": "conv2d conv2d stochastic_depth stochastic_depth dropout add "
@@ -240,7 +245,7 @@ class FromTorch(unittest.TestCase):
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_check_asks_dry_run_for_the_task_of_the_outputs(self):
-        check = f" --check {os.path.realpath(BINARY)}"
+        check = self.check()
         for task, name in (("segmentation", "Segmenter"), ("detection", "Detector"),
                            ("detection", "Detector --arg swapped=True")):
             with self.subTest(name):
@@ -269,6 +274,7 @@ class FromTorch(unittest.TestCase):
     def test_what_does_not_come_over_says_where_and_what_would(self):
         place = "(from_torch_modules.py:"
         wanted = {
+            "GatedHalf": "glu: no layer for it; a, b = x.chunk(2, dim) and a * torch.sigmoid(b)",
             "Twice": "b: Conv2d: is called twice, the first time as b; layers cannot share weights; "
                      "--untie makes a layer of each call",
             "Enlarged": "interpolate: mode bilinear, from 32x32 to 48x48 by 1.5; nearest and "
@@ -299,7 +305,8 @@ class FromTorch(unittest.TestCase):
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
-        for name in ("Constants", "Split", "Frozen", "ByMatrix", "Tokens", "Padded", "Read"):
+        for name in ("Constants", "Split", "Frozen", "ByMatrix", "Tokens", "Padded", "Read",
+                     "Repeated"):
             with self.subTest(name):
                 folder = self.folder / f"logits_{name}"
                 folder.mkdir()

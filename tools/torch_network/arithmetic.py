@@ -68,6 +68,9 @@ def by_channel(call, x, constant, what):
     values = values.reshape(BATCH, *x.size)
     first = values[0, :, 0, 0]
     if not torch.equal(values, first[:, None, None].expand(values.shape)):
+        if call.converter.network.is_sequence(x.layer):
+            call.refuse(f"{what} of shape {list(constant.shape)} that differs between tokens; positions "
+                        "that are added are trained: an nn.Parameter or nn.Embedding")
         call.refuse(f"{what} of shape {list(constant.shape)} that differs between pixels; only one "
                     "number, or one a channel")
     return float(first[0]) if bool((first == first[0]).all()) else first

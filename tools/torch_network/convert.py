@@ -59,7 +59,8 @@ class Converter:
         self.scopes = scopes
         size = given.shape[1:] if given.dim() == 4 else (1, given.shape[1], 1)
         form = "rows" if given.dim() == 4 else "flat"
-        self.store(given, Value("input", form, *size))
+        self.images = Value("input", form, *size)
+        self.store(given, self.images)
 
     def store(self, tensor, value):
         self.values[id(tensor)] = value

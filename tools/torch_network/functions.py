@@ -127,6 +127,7 @@ ADVICE = {
     "conv3d": "only two-dimensional convolutions",
     "celu": "no layer for it; nn.ELU is the same where alpha is 1",
     "selu": "no layer for it; nn.ELU is near it",
+    "glu": "no layer for it; a, b = x.chunk(2, dim) and a * torch.sigmoid(b) come over",
     "mish": "no layer for it; nn.SiLU is near it",
     "conv_transpose1d": "only two-dimensional convolutions",
     "conv_transpose3d": "only two-dimensional convolutions",

@@ -2,6 +2,8 @@
 import dataclasses
 import re
 
+import torch
+
 
 class CannotExpress(Exception):
     """A part of a module for which ada-train has no layer: its path, the operation, why, and where
@@ -131,6 +133,24 @@ class Network:
         for layer in self.layers:
             if layer.instead_of and layer.instead_of not in needed:
                 self.rename(layer.name, layer.instead_of)
+
+    def part_inputs(self, images):
+        """A layer takes different ones: of a tensor that it takes twice, as x * x and cat((x, x)) do,
+        a second one is made, by an affine layer that changes nothing. `images`: what goes in."""
+        made = []
+        for layer in self.layers:
+            for i, name in enumerate(layer.inputs):
+                if name in layer.inputs[:i]:
+                    found, again = self.find(name), self.unique(f"{name}_again", False)
+                    value = found.output if found else images
+                    c = value.channels
+                    made.append(Layer(again, "affine", {}, [name], {
+                        "factor": Stored(torch.ones(c), [c]),
+                        "offset": Stored(torch.zeros(c), [c])},
+                        dataclasses.replace(value, layer=again)))
+                    layer.inputs[i] = again
+            made.append(layer)
+        self.layers = made
 
     def rename(self, before, after):
         self.outputs = [after if name == before else name for name in self.outputs]

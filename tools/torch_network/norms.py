@@ -46,6 +46,7 @@ def frozen_norm(call, x, mean, var, weight, bias, eps):
 
 def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     normalized = list(normalized_shape)
+    of_each_head(call, x, normalized)
     if weight is None:
         call.refuse("needs a weight, one factor a channel, which ada-train trains")
     keys = {"eps": eps, **({"bias": False} if bias is None else {})}
@@ -53,7 +54,6 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     found = of_sequence(call, x)
     if found and normalized == [found[0].channels]:
         return of_tokens(call, "layer_norm", found, keys, tensors)
-    of_each_head(call, x, normalized)
     x = call.channel_tensor(x, (-1,))
     if normalized != [x.channels] or x.form == "rows" or (x.form == "flat" and not x.is_vector):
         call.refuse(f"over axes of {normalized}; only over the {x.channels} channels of each pixel, "
@@ -77,9 +77,9 @@ def of_tokens(call, kind, found, keys, tensors):
 
 
 def rms_norm(call, x, normalized_shape, weight=None, eps=None):
+    of_each_head(call, x, list(normalized_shape))
     if weight is None:
         call.refuse("needs a weight, one factor a channel")
-    of_each_head(call, x, list(normalized_shape))
     found = of_sequence(call, x)
     if not found or list(normalized_shape) != [found[0].channels]:
         call.refuse(f"over axes of {list(normalized_shape)}; only over the channels of each token "
@@ -112,6 +112,8 @@ def local_response_norm(call, x, size, alpha=1e-4, beta=0.75, k=1.0):
 
 def normalize(call, x, p=2.0, dim=1, eps=1e-12):
     """Of each pixel's channels; the factor by channel, which the layer has, must follow."""
+    if isinstance(x, Value) and x.form == "other" and dim in (-1, x.index.dim() - 1):
+        of_each_head(call, x, [int(x.index.shape[-1])])
     x = call.tensor(x)
     if p != 2 or dim not in {"rows": (1, -3), "flat": (1, -1), "pixels": (3, -1)}[x.form] or (
             x.form == "flat" and not x.is_vector):

@@ -137,6 +137,7 @@ class Output:
             if layer in self.converter.not_last:
                 raise self.converter.not_last[layer]
         self.network.prune(layers)
+        self.network.part_inputs(self.converter.images)
         self.converter.slices.check(self.network)
         users = {}
         for layer in self.network.layers:
