@@ -304,6 +304,24 @@ class TorchaoTest(head.WithLibrary):
         for plain, found in zip(*ends):
             self.assertTrue(torch.equal(plain, found))
 
+    def test_scaled_by_the_values_of_a_wrapped_weight(self):
+        """A weight of INT8 has no address of its own; its layer chooses alpha by the values within."""
+        from torchao.prototype.quantized_training import int8_mixed_precision_training
+        from torchao.quantization import quantize_
+        x, decisions = self.batch(), []
+        for converted in (False, True):
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 16))
+            if converted:
+                quantize_(net, int8_mixed_precision_training())
+            for method in ("approx_range", "exact_range", "element_wise_range"):
+                model = ada_train.torch.AdaLossScaled(net, {"method": method, "init_scale": 64})
+                model.scale(model(x).square().mean()).backward()
+                decisions.append([(d["layer"], d["alpha"]) for d in model.decisions])
+                model.remove()
+        self.assertEqual(decisions[:3], decisions[3:])
+        self.assertTrue(all(decisions))
+
     def test_called_by_keyword_and_computed_again(self):
         """Under a checkpoint and by keyword the rows are the same."""
         found = []

@@ -2,11 +2,28 @@
 import dataclasses
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ada_train import formats
 from ada_train.counting import Grid
 
 DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+def is_plain(x):
+    """Whether the tensor is of PyTorch's own class, whose values lie at its address."""
+    return type(x) in (torch.Tensor, torch.nn.Parameter)
+
+
+def unwrapped(x):
+    """The tensor that holds the values of one whose class wraps it, as a weight of torchao's; `x`
+    itself where its values are others than those of a single tensor within."""
+    while not is_plain(x) and is_traceable_wrapper_subclass(x):
+        inner = [getattr(x, name) for name in x.__tensor_flatten__()[0]]
+        if len(inner) != 1 or (inner[0].shape, inner[0].dtype) != (x.shape, x.dtype):
+            break
+        x = inner[0]
+    return x
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,7 +140,8 @@ def _subnormal(x, decoded, how, operand):
     amax = x.amax(2, keepdim=True)
     fraction, exponent = torch.frexp(amax / 448 if how.rule == "rceil" else amax)
     exponent = exponent - (fraction == 0.5).int() if how.rule == "rceil" else exponent - 9
-    return int(((decoded > 0) & (decoded < torch.ldexp(torch.tensor(2.0 ** -6), exponent))).sum())
+    smallest = torch.ldexp(torch.full_like(amax, 2.0 ** -6), exponent)
+    return int(((decoded > 0) & (decoded < smallest)).sum())
 
 
 def axis_of(operand):

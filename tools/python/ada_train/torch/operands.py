@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from ada_train import native
+from ada_train.torch.formats import unwrapped
 
 OPERANDS = ("forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy")
 _PRODUCTS = {"forward": ("x", "w"), "dx": ("dy", "w"), "dw": ("x", "dy")}
@@ -99,7 +100,7 @@ class Product:
         shape = tensor.shape
         if linear and not weight:  # all that stands before the features are images
             tensor = rows(tensor)
-        x = tensor.detach().float().cpu().contiguous()
+        x = unwrapped(tensor.detach()).float().cpu().contiguous()
         decoded = torch.empty_like(x)
         along = operand.split(".")[0] == "forward" or operand == "dx.dy"
         seen = self._seen()

@@ -5,11 +5,12 @@ import math
 import torch
 
 from ada_train import native
+from ada_train.torch.formats import is_plain, unwrapped
 
 
 def _values(x):
     """fp32 values as one piece of memory, in whatever order; both parts of complex ones."""
-    x = x.detach()
+    x = unwrapped(x.detach())
     x = (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).float()
     dense = (x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
              or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
@@ -23,7 +24,7 @@ def _moments(x):
     x = _values(x)
     if x.numel() == 0:
         return 0, native.Moments()
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" and is_plain(x):
         return x.numel(), native.moments_of(x.data_ptr(), x.numel())
     return x.numel(), moments_there(x)
 
