@@ -253,7 +253,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms, Averages):
             with np.errstate(over="ignore", invalid="ignore"):
                 value, off = value * alpha, off * alpha
             if layer.rounds_dx:
-                hidden = not np.isfinite(value).all()  # perhaps by a format that has neither inf nor NaN
+                hidden = np.isnan(value).any()  # by a format without NaN; inf that saturates is a number
                 value = self.keep(node.name, tensor, value, off, self.gradient_form(i, node), out, self.own_gradients())
                 if hidden or not np.isfinite(value).all():
                     self.broken.add(node.name)

@@ -66,7 +66,9 @@ class DrawMore(DrawOperands):
         """What is drawn when all else is, by a generator of its own."""
         own, self.g = self.g, np.random.default_rng([self.seed, 4])
         self.rare_updates(config)
-        self.dropping(config["model"]["layers"])
+        heads = any(layer["kind"] == "attention" for layer in config["model"]["layers"])
+        if not heads or "accumulate" not in config["train"] or self.chance(0.2):  # parts that drop are not equal
+            self.dropping(config["model"]["layers"])
         self.pairs(config)
         self.overflows(config)
         self.g = own

@@ -48,7 +48,7 @@ class Format:
     """One format: its largest and smallest numbers, and rounding to nearest, ties to even, or by a mode of P3109."""
 
     def __init__(self, name, saturate=False, mode="nearest", keeps_inf=False):
-        self.name, self.mode = name, "nearest" if name == "fp32" else mode
+        self.name, self.mode = name, "nearest" if name == "fp32" or mode == "nearest_even" else mode
         keys = named(name) if isinstance(name, str) else dict(name)
         e, m = keys["exponent"], keys["mantissa"]
         self.mantissa, self.bits, bias = m, 1 + e + m, keys.get("bias", 2 ** (e - 1) - 1)

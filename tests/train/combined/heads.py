@@ -62,7 +62,7 @@ class Heads:
                 )
             low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
             gone = ~np.isfinite(low) & ((low == high) | np.isnan(low) & np.isnan(high))
-            if gone.any() or not np.isfinite(value).all():  # which a format may hide that has neither inf nor NaN
+            if gone.any() or np.isnan(value).any():  # which a format without NaN hides
                 self.broken.add(f"{node.name}.{part}")
             stored[part] = (low + high) / 2, (high - low) / 2, out
             return stored[part]
@@ -212,8 +212,7 @@ class Heads:
             scale_a, scale_b = (
                 lines(name, np.broadcast_to(s, node.codes[name][0].shape)) for name, s in zip(names, (scale_a, scale_b))
             )
-        if (low != high).any():
-            self.loose.add((node.name, product))
+        row.of_either(low, high)
         for at in np.ndindex(low.shape[:2]):
             if by_rows:
                 if (low[at] != high[at]).any():
@@ -237,13 +236,19 @@ class Heads:
 
     @staticmethod
     def between(rule, low, high, b, least, form, result):
-        """(middle, how far) of sums of which some codes are one of two neighbors: all that they may be."""
+        """(middle, how far) of sums of which some codes are one of two neighbors: all that they may be, or a bound."""
         ends = [result.copy(), result.copy()]
         for row in np.flatnonzero((low != high).any(1)):
             unsure = np.flatnonzero(low[row] != high[row])
             steps = form is not None and not form.is_fp32 and len(unsure) <= 5
             if not steps or any(form.neighbors((low[row, i] + high[row, i]) / 2) != (low[row, i], high[row, i]) for i in unsure):
-                raise Unsure("codes of a sum")
+                most, half = np.maximum(np.abs(low[row]), np.abs(high[row])), (high[row] - low[row]) / 2
+                off = half @ np.abs(b).T + rule.off(most[None], np.abs(b), *least)[0]
+                if not np.isfinite(off).all():
+                    raise Unsure("codes of a sum")
+                exact = (low[row] + half) @ b.T
+                ends[0][row], ends[1][row] = exact - off, exact + off
+                continue
             for chosen in itertools.product((0, 1), repeat=len(unsure)):
                 a = low[row].copy()
                 a[unsure] = np.where(chosen, high[row, unsure], low[row, unsure])
