@@ -11,27 +11,28 @@ layers are computed together, has to write the same rows.
 Drawn are, of data: batch_size, normalize; of model.layers: inputs, channels, features, kernel, stride, padding,
 output_padding, dilation, groups, bias, eps, momentum, min, max, slope, ceil_mode, count_include_pad, size, scale,
 first, heads, kv_heads, causal, position, rate, mode, dropout and 42 kinds; of precision: format (all named ones and
-maps with exponent, mantissa, bias, saturate, has_inf, has_nan), activations, weights, gradients, weight_gradients,
-layers, overflow, masters (compensation), optimizer_state (map), rounding, preset, schedule, tensor_scaling (kind,
-history, margin, amax, power_of_two), operands (x, w, dy, forward, dx, dw: formats, all blocks, as_forward,
-tensor_scaling, overflow, rounding; tensor_scaling, hadamard, spared), accumulate, accumulated_gradients; of scaling:
-policy, preset, init_scale, scale, growth_factor, backoff_factor, growth_interval, min_scale, max_scale, log_max,
-overflow_std_dev, beta1, beta2, method, underflow_target, scale_upper_bound, accum_upper_bound, power_of_two,
+maps with exponent, mantissa, bias, saturate, has_inf, has_nan, negative_zero), activations, weights, gradients,
+weight_gradients, layers, overflow, masters (compensation), optimizer_state (map), rounding, preset, schedule,
+tensor_scaling (kind, history, margin, amax, power_of_two), operands (x, w, dy, forward, dx, dw: formats, all
+blocks, as_forward, tensor_scaling, overflow, rounding; tensor_scaling, hadamard, spared), accumulate,
+accumulated_gradients; of scaling: policy, preset, init_scale, scale, growth_factor, backoff_factor,
+growth_interval, min_scale, max_scale, log_max, overflow_std_dev, beta1, beta2, min_window, max_window,
+update_period, bin_edge, threshold, method, underflow_target, scale_upper_bound, accum_upper_bound, power_of_two,
 update_interval, fan, u_min, headroom_bits, batch_norm, attention, layers; of optimizer: every kind and key; of
-schedule: kind, milestones, every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm, label_smoothing,
-ema, on_overflow, max_retries, schedule_on_skip; of log: statistics, histogram_every, what_if, probe_every. How many
-keys a call drew is printed. Language models have embeddings, positions, targets that are left out, and heads that
-multiply the embedding's weight; Llamas rotary positions, and queries, keys and values of three layers; vision
-transformers class tokens. Segmenters have pictures and label images, class_weights, unpooling and functions that the
-others lack; with the last three come total_scale, on_overflow and more presets.
+schedule: kind, milestones, every, length, gamma, min_lr; of train: max_steps, accumulate, clip_norm,
+label_smoothing, ema, on_overflow, max_retries, schedule_on_skip; of log: statistics, histogram_every, what_if,
+probe_every. How many keys a call drew is printed. Language models have embeddings, positions, targets that are left
+out, and heads that multiply the embedding's weight; Llamas rotary positions, and queries, keys and values of three
+layers; vision transformers class tokens. Segmenters have pictures and label images, class_weights, unpooling and
+functions that the others lack; with the last three come total_scale, on_overflow and more presets.
 
-Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as 0
-(abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word than
-`nonfinite`, a 0 that becomes -0 and counts as moved, values beyond fp32 under delayed scaling that count as inf,
-channels of a transposed weight by another axis, dw of the last part alone in counts, NaN that becomes 0 and is no
-zero, entries of precision.layers without effect or without `input`, a pool's dx that autocast rounds, transforms of
-bf16 that saturates left in fp32, and accumulators that take attention's tensors with scales of their own for numbers
-of fp32.
+Put back, each of these is found among the networks of the slow suite: batch norms whose smallest product counts as
+0 (abs_range), layerwise_dynamic that starts with attention's dk, exponents that exact_range forgets, another word
+than `nonfinite`, a 0 that becomes -0 and counts as moved, values beyond fp32 under delayed scaling that count as
+inf, channels of a transposed weight by another axis, dw of the last part alone in counts, NaN that becomes 0 and is
+no zero, entries of precision.layers without effect or without `input`, a pool's dx that autocast rounds, transforms
+of bf16 that saturates left in fp32, accumulators that take attention's tensors with scales of their own for numbers
+of fp32, those of attention's gradients chosen by the key of another product, and counts that leave out heads.
 """
 
 import argparse

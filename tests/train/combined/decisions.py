@@ -78,7 +78,7 @@ class Decisions:
         elif method == "fixed":
             options = [rules.unbound(method, keys, dy, None, u_min, u_max)]
         elif state["passes"] % every != 0:
-            options = [(value, "stale") for value, _ in state["cached"]]
+            options, near = [(value, "stale") for value, _ in state["cached"]], max(near, state["near"])
         else:
             seen = operand(keys) if operand else None
             if not np.isfinite(dy).all() or (seen and not math.isfinite(seen.mean_square)):
@@ -88,7 +88,7 @@ class Decisions:
             value, words = rules.unbound(method, keys, dy, seen, u_min, u_max)
             ends = (1, 1 + near, 1 - near) if words != "one" else (1,)
             options = [(value * end, word) for word in words.split(" or ") for end in ends]
-            state["cached"] = options
+            state["cached"], state["near"] = options, near
         state["passes"] += 1
         choices = []
         if near == 1.0:

@@ -71,7 +71,16 @@ class DrawMore(DrawOperands):
             self.dropping(config["model"]["layers"])
         self.pairs(config)
         self.overflows(config)
+        self.zeros(config["precision"])
         self.g = own
+
+    def zeros(self, keys):
+        """Of formats without inf some have no -0, whose code is that of NaN."""
+        for value in keys if isinstance(keys, list) else keys.values():
+            if isinstance(value, (dict, list)):
+                self.zeros(value)
+        if isinstance(keys, dict) and keys.get("has_inf") is False and keys.get("has_nan", True):
+            self.maybe(keys, "negative_zero", 0.4, False)
 
     def pairs(self, config):
         """Keys that seldom meet by themselves."""

@@ -165,7 +165,7 @@ class Tally:
 
     def __init__(self, form, scale):
         self.form, self.scale = form, scale
-        self.seen = []  # (value, error, S) of each part
+        self.seen, self.kept, self.unsure = [], [], 0  # (value, error, S) of each part; magnitudes; how many may differ
         self.found, self.finite, self.signed = {}, True, np.zeros(2)
         self.low_max = self.high_max = 0.0
         self.low_min = self.high_min = np.inf
@@ -201,15 +201,22 @@ class Tally:
         self._add("below", far < form.smallest, near < form.smallest)
         error = np.broadcast_to(error, value.shape)
         self.seen.append((value, error, self.scale))
+        self.kept.append(after)
         self._extremes(value / self.scale, error / self.scale)
 
     def add_between(self, value, error, low, high, factor=None):
         """add() where what is stored lies between two values."""
         self.add(value, error, (low + high) / 2, factor)
         unsure = int((low != high).sum())
+        self.unsure += unsure
         for column in ("zeros_after", "underflow", "subnormal"):
             least, most = self.found[column]
             self.found[column] = least - unsure, most + unsure
+
+    def above(self, edge):
+        """How many stored values lie above a share of the format's largest, at least and at most, and of how many."""
+        count = sum(int((a > edge * self.form.largest * (1 + 1e-6)).sum()) for a in self.kept)
+        return count - self.unsure, count + self.unsure, sum(a.size for a in self.kept)
 
     def _extremes(self, value, error):
         self.finite = self.finite and bool(np.isfinite(value).all())

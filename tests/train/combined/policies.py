@@ -7,6 +7,7 @@ import numpy as np
 
 from exact import single
 from network import entries
+from storing import Unsure
 
 GRADUAL = {  # preset: start, floor, ceiling, growth only where the scale stays finite
     "pytorch": (65536.0, 0.0, math.inf, True),
@@ -76,6 +77,36 @@ class Hysteresis(Dynamic):
             self.left = self.most
 
 
+class Windows(Constant):
+    """mindformers: a list of windows, through which growths go up; the third fall in a row leaves it for 1."""
+
+    def __init__(self, keys):
+        super().__init__(keys.get("init_scale", 65536.0))
+        self.factor, least, top = keys.get("growth_factor", 2), keys.get("min_window", 20), keys.get("max_window", 1000)
+        self.list = [top]
+        while top > least:
+            top = top // 200 * 100 if top > 100 else top / 2 if top == 100 else top - least / 2
+            self.list.insert(0, int(top))
+        first = keys.get("growth_interval", least)
+        self.at = self.list.index(first) if first in self.list else 0
+        self.window, self.since, self.ups, self.downs = self.list[self.at], 0, 0, 0
+
+    def end(self, beside, finite, gradients):
+        self.since += 1
+        grows = finite and self.since >= self.window
+        if not finite:
+            self.scale, self.since = max(float(single(self.scale * single(1 / self.factor))), 1.0), 0
+            self.downs = (self.downs + 1) % 4
+        elif grows:
+            self.scale, self.since = float(single(self.scale * self.factor)), 0
+            self.ups, self.downs = (self.ups + 1) % 4, 0
+        if self.ups == 3 and self.at != len(self.list) - 1:
+            self.at, self.ups = self.at + 1, 0
+            self.window = self.list[self.at]
+        if not finite and self.downs == 3 and self.at not in (-1, 0):
+            self.window, self.at, self.ups, self.downs = 1, -1, 0, 0
+
+
 class Logarithmic(Constant):
     """guided_diffusion: S = 2^g, g + growth at each clean step, g - 1 and no update after an overflow."""
 
@@ -113,6 +144,35 @@ class LogMax(Constant):
         self.near = 1e-3 + 3.0 * keys.get("overflow_std_dev", 3.09) * min(off**0.5, off / max(var, 1e-9) ** 0.5)
         s = 2.0 ** (keys.get("log_max", 16) - (mu + keys.get("overflow_std_dev", 3.09) * math.sqrt(max(var, 0))))
         self.scale = min(max(s, keys.get("min_scale", 1.0)), keys.get("max_scale", 2.0**14))
+
+
+class Histogram(Constant):
+    """By how many of the rounded dx lie above an edge, at the end of each period; what overflows counts as too high."""
+
+    def __init__(self, keys):
+        super().__init__(keys.get("init_scale", 65536.0))
+        self.keys, self.attempts = keys, 0
+
+    def end(self, beside, finite, gradients):
+        self.attempts += 1
+        if self.attempts < self.keys.get("update_period", 1000):
+            return
+        self.attempts, low, high, total = 0, 0, 0, 0
+        for (name, tensor), tally in beside.tallies.items():
+            if tensor in ("dx", "dx2", "dv", "ds", "dq", "dk"):
+                if finite and (name, tensor) in beside.loose:
+                    raise Unsure("gradients above an edge")
+                parts = tally.above(self.keys.get("bin_edge", 0.125))
+                low, high, total = low + parts[0], high + parts[1], total + parts[2]
+        most = self.keys.get("threshold", 1e-7) * total
+        if finite and total == 0:
+            return
+        if finite and low <= most < high:
+            raise Unsure("gradients above an edge")
+        if not finite or low > most:
+            self.scale = max(self.scale / 2, self.keys.get("min_scale", 1.0))
+        else:
+            self.scale = min(self.scale * 2, self.keys.get("max_scale", 2.0**126))
 
 
 class Layerwise(Constant):
@@ -166,10 +226,12 @@ def policy_of(config, network):
     keys = config.get("scaling", {"policy": "none"})
     policy = keys["policy"]
     if policy == "dynamic":
-        kinds = {"guided_diffusion": Logarithmic, "apex_hysteresis": Hysteresis, "megatron": Hysteresis}
+        kinds = {"guided_diffusion": Logarithmic, "apex_hysteresis": Hysteresis, "megatron": Hysteresis, "mindformers": Windows}
         return kinds.get(keys.get("preset"), Dynamic)(keys)
     if policy == "logmax":
         return LogMax(keys)
+    if policy == "histogram":
+        return Histogram(keys)
     if policy == "layerwise_dynamic":
         return Layerwise(keys, network)
     return Constant(keys["scale"] if policy == "fixed" else keys.get("init_scale", 1))
