@@ -251,16 +251,17 @@ std::string RecipeVerdict::Sentence() const {
   if (std::all_of(recipes.begin(), recipes.end(),
                   [](const JudgedRecipe& recipe) { return recipe.figures.operands.empty(); }))
     return "no recipe can be judged" + NotJudgedText(recipes);
+  const std::string not_judged = NotJudgedText(recipes);
   if (const JudgedRecipe* best = serving()) {
     std::string text =
         best->figures.format +
-        Formatted(" (%.3g bits) is the narrowest that serves all operands: ", best->figures.bits) +
-        WorstText(*best);
+        Formatted(" (%.3g bits) is the narrowest that serves all operands", best->figures.bits) +
+        (not_judged.empty() ? ": " : " that can be judged: ") + WorstText(*best);
     if (!recipes.front().figures.failing.empty())
       text += "; " + recipes.front().figures.format + " would lose too much of " +
               std::to_string(recipes.front().figures.failing.size()) + " operands, " +
               WorstText(recipes.front());
-    return text + NotJudgedText(recipes);
+    return text + not_judged;
   }
   // One that could not be judged fails in none.
   const auto key = [](const JudgedRecipe& recipe) {
@@ -272,7 +273,7 @@ std::string RecipeVerdict::Sentence() const {
   return "no recipe serves all operands; " + fewest->figures.format + " fails in the fewest, " +
          std::to_string(fewest->figures.failing.size()) + " of " +
          std::to_string(fewest->figures.operands.size()) + ": " + WorstText(*fewest) +
-         "; precision.layers may leave their layers out (operands: none)" + NotJudgedText(recipes);
+         "; precision.layers may leave their layers out (operands: none)" + not_judged;
 }
 
 void PrintRecipes(const RecipeVerdict& verdict, std::ostream& out) {
