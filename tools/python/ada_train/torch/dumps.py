@@ -60,7 +60,8 @@ class Dumps:
                     is_conv1d(module)):
                 continue
             self.hooks += [
-                module.register_forward_pre_hook(self._enter, with_kwargs=True),
+                module.register_forward_pre_hook(self._guarded(
+                    f"{name} (dump)", self._enter), with_kwargs=True),
                 module.register_forward_hook(self._guarded(f"{name} (dump)", functools.partial(
                     self._leave, name)))]
 
@@ -71,29 +72,30 @@ class Dumps:
 
     @torch.compiler.disable
     def _enter(self, module, args, kwargs):
-        if self._wants():
-            given = tensors_of(module, args, kwargs)
-            self._inputs[module] = given[0][1] if given else None
+        given = tensors_of(module, args, kwargs) if self._wants() else ()
+        if given:
+            if parametrize.is_parametrized(module, "weight"):  # asking for it would compute it
+                raise ValueError("its weight is parametrized")
+            # FSDP frees the whole weight behind the pass.
+            self._inputs[module] = given[0][1], plain_weight(module.weight).clone()
 
     @torch.compiler.disable
     def _leave(self, name, module, _, y):
-        x = self._inputs.pop(module, None)
+        x, w = self._inputs.pop(module, (None, None))
         if x is None or not isinstance(y, torch.Tensor) or not y.requires_grad:
             return
         if y.dtype not in formats.DTYPES or not self._wants():
             return
         dtype, computes_dx = y.dtype, x.requires_grad
-        x = _as_stored(x, dtype)  # a copy: what follows may overwrite it
+        x, w = _as_stored(x, dtype).clone(), _as_stored(w, dtype)  # x may be overwritten
         y.register_hook(self._guarded(f"{name} (dump)", lambda dy: self._take(
-            name, module, x, dy.detach(), dtype, computes_dx)))
+            name, module, x, w, dy.detach(), dtype, computes_dx)))
 
-    def _take(self, name, module, x, dy, dtype, computes_dx):
+    def _take(self, name, module, x, w, dy, dtype, computes_dx):
         attempt = self._attempt()
         if attempt is None:
             return
-        if parametrize.is_parametrized(module, "weight"):  # which asking for it would compute
-            raise ValueError("its weight is parametrized")
-        w, dy = _as_stored(plain_weight(module.weight), dtype), _as_stored(dy, dtype)
+        dy = _as_stored(dy, dtype)
         about = {"kind": "linear"}
         if isinstance(module, torch.nn.Conv2d):
             about = {"kind": "conv2d", "groups": str(module.groups),
@@ -110,6 +112,9 @@ class Dumps:
 
     def write(self, step):
         """Behind an attempt: a file, where it is one of those that are dumped."""
+        self._guarded("dump", self._write)(step)
+
+    def _write(self, step):
         taken, metadata = self._taken, self._metadata
         self._taken, self._metadata, self._inputs = {}, {}, {}
         if taken:
