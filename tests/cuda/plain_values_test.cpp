@@ -179,17 +179,17 @@ TEST_SUITE(ADA_SUITE) {
     const NormCase plain{{2, 8, 8, 64}, 2, false, true, true},
         odd{{2, 8, 8, 17}, 2, false, true, true};
     CHECK(kernels(0, false, plain) ==
-          "ForEachKernel Vec8MomentsKernel BatchStatistics NormalizePlainKernel "
-          "Vec8GradientsKernel ReduceGradient PlainValuesKernel ");
+          "ForEachKernel Vec8MomentsKernel NormalizePlainKernel Vec8GradientsKernel "
+          "PlainValuesKernel ");
     const std::string general =
-        "ForEachKernel ChannelMomentsKernel BatchStatistics NormalizeKernel GradientSumsKernel "
-        "ReduceGradient RoundValuesKernel ";
+        "ForEachKernel ChannelMomentsKernel NormalizeKernel GradientSumsKernel "
+        "RoundValuesKernel ";
     CHECK(kernels(8, false, plain) == general);
     CHECK(kernels(0, false, odd) == general);
     // Counts are the general kernels'.
     CHECK(kernels(0, true, plain) ==
-          "ForEachKernel Vec8MomentsKernel BatchStatistics NormalizeKernel "
-          "Vec8GradientsKernel ReduceGradient RoundValuesKernel ");
+          "ForEachKernel Vec8MomentsKernel NormalizeKernel Vec8GradientsKernel "
+          "RoundValuesKernel ");
   }
 
   TEST_CASE("plain values: the largest number that rounds to zero") {

@@ -1,6 +1,6 @@
 // Batch norm as in PyTorch, in two launches in each direction: sums over pixels, whose last blocks
-// compute the channels' values (for large sums in a separate launch), and the values. Sums over all
-// processes (parallel.sync_batch_norm) take one message each way.
+// compute the channels' values, and the values. Sums over all processes (parallel.sync_batch_norm)
+// take one message each way.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +8,8 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/channel_sums.h"
+#include "backend/cuda/kernels/channel_sums_vec8.h"
+#include "backend/cuda/kernels/channel_totals.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/rounding/alpha_rule.h"
@@ -67,6 +69,8 @@ class CudaBatchNorm final : public Op {
     factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
+    lanes_ = context.Allocate<LaneSums>(c * PartLanes::kLanes);
+    finished_ = context.AllocateZeroed<std::uint32_t>(SumCounters(Columns()));
     if (context.link != nullptr) joined_.emplace(context, c);
     // Two words in which a sums kernel collects the largest magnitudes that products before this op
     // left to it.
@@ -176,6 +180,9 @@ class CudaBatchNorm final : public Op {
     return {notes_ + 1, dy.stats, pass.rows * dy.tensor.shape.per_image()};
   }
 
+  std::int64_t Columns() const {
+    return (cut_.channels + PixelParts::kChannels - 1) / PixelParts::kChannels;
+  }
   std::int64_t pixels() const { return spec_.x.shape.h * spec_.x.shape.w; }  // of an image
   std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
@@ -223,7 +230,7 @@ class CudaBatchNorm final : public Op {
 
   ReduceGradient Reduction(const Pass& pass) const {
     ReduceGradient reduce;
-    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
+    reduce.cut = cut_, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
     reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
     reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
     reduce.mean_dy = mean_dy_, reduce.slope = slope_;
@@ -279,14 +286,19 @@ class CudaBatchNorm final : public Op {
     LaunchTotals(sums, Reduction(pass));
   }
 
-  // The sums over parts, then `of`, with those of other processes if norms are shared. They are two
-  // launches: on an H200 the last block of the first took 45 us to do what the second does in 14.
+  // The sums over parts and `of`, with those of other processes if norms are shared.
   template <class Sums, class Of>
   void LaunchTotals(const Sums& sums, Of of) const {
     const bool joins = NormsLink(context_.link) != nullptr;
     if (joins) of.part = joined_->part();
-    Launch(context_.stream, sums, sums.threads.Blocks());
-    Launch(context_.stream, of, ChannelLanes::Blocks(cut_.channels));
+    if (context_.stream.switches().last_block) {
+      Launch(context_.stream, SumsAndTotals<Sums, Of>{sums, of, finished_, lanes_},
+             sums.threads.Blocks());
+    } else {
+      Launch(context_.stream, sums, sums.threads.Blocks());
+      const ChannelTotalsKernel<Of> totals{of};
+      Launch(context_.stream, totals, totals.Blocks());
+    }
     if (joins) joined_->Join(of);
   }
 
@@ -366,7 +378,9 @@ class CudaBatchNorm final : public Op {
   BatchNormSpec spec_;
   PixelParts cut_;
   ChannelFactors factors_;
-  float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
+  float* sums_[2] = {};                // [parts, channels]: mean and m2, then of dy and dy * xhat
+  LaneSums* lanes_ = nullptr;          // of sums over parts
+  std::uint32_t* finished_ = nullptr;  // blocks of these
   float *mean_dy_ = nullptr, *slope_ = nullptr;
   std::uint32_t* notes_ = nullptr;  // of x, of dy
   Masks mask_ = Masks::kNone;
