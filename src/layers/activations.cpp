@@ -79,6 +79,8 @@ std::vector<LayerKind> ActivationKinds() {
   LayerKind softplus = WithKeys<backend::Softplus>({"beta", "threshold"}, SoftplusSpecOf);
   softplus.beta = 1, softplus.check = CheckSoftplus;
   softplus.autocast_fp32 = true;
+  LayerKind gelu = WithKeys<backend::Gelu>({"approximate"}, GeluSpecOf);
+  gelu.takes_amax_of_dy = true;
   LayerKind elu = WithKeys<backend::Elu>({"alpha"}, EluSpecOf);
   elu.alpha = 1;
   return {
@@ -97,7 +99,7 @@ std::vector<LayerKind> ActivationKinds() {
       FunctionKind<backend::Silu>(),
       FunctionKind<backend::Hardsigmoid>(),
       FunctionKind<backend::Hardswish>(),
-      WithKeys<backend::Gelu>({"approximate"}, GeluSpecOf),
+      gelu,
       softplus,
       elu,
       {.name = backend::PreluSpec::kKind,

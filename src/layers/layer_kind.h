@@ -222,8 +222,8 @@ struct LayerKind {
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
   // Whether it may leave computing the largest magnitude of y and dx to the ops that read them
-  // next, and whether it computes that of its x and dy for others (backend/decisions.h).
-  bool defers_amax = false, takes_deferred_amax = false;
+  // next, and whether it computes that of its x or dy for others (backend/decisions.h).
+  bool defers_amax = false, takes_amax_of_x = false, takes_amax_of_dy = false;
   bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/tensor_storage.h)
   bool autocast_cpu_fp32 = false;  // the same in torch's lists for CPUs
   bool autocast_low = false;       // and in fp16 or bf16 whatever its inputs are

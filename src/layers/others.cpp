@@ -114,6 +114,7 @@ std::vector<LayerKind> OtherKinds() {
       {.name = backend::DropoutSpec::kKind,
        .keys = {"rate"},
        .infer = InferDropout,
+       .takes_amax_of_dy = true,
        .spec = DropoutSpecOf},
       {.name = backend::StochasticDepthSpec::kKind,
        .keys = {"rate", "mode"},

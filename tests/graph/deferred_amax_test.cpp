@@ -1,5 +1,5 @@
-// Which op is to note the largest magnitude of what a convolution or linear layer rounds: a batch
-// norm that reads it first, else the layer itself.
+// Who is to note the largest magnitude of what a convolution or linear layer rounds: what reads it
+// first, if it can, else the layer itself.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -69,8 +69,18 @@ TEST_SUITE("cpu") {
       CHECK(row.values == Names{"c1>b1", "c2>b2"});
       CHECK(row.gradients == Names{"c2", "fc"});
       CHECK(branches.values == Names{"c1>b1", "c2>b2", "c3>b3"});
-      CHECK(branches.gradients == Names{"c3"});
+      CHECK(branches.gradients == Names{"c2", "c3"});  // c2's to a sum
     }
+  }
+
+  TEST_CASE("largest magnitudes of gradients are left to norms, GELU and dropout") {
+    const config::ModelConfig model =
+        Model({Conv("c1", 8), Layer("n1", "layer_norm"), Conv("c2", 8), Layer("g2", "gelu"),
+               Conv("c3", 8), Layer("d3", "dropout"), Conv("c4", 8), Layer("t4", "tanh"),
+               Linear("fc", 10)});
+    const Left left = LeftIn(model, {});
+    CHECK(left.values.empty());
+    CHECK(left.gradients == Names{"c2", "c3", "c4"});
   }
 
   TEST_CASE("largest magnitudes: a relu that runs by itself reads before the batch norm") {

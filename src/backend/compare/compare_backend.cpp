@@ -153,6 +153,8 @@ class CompareBackend final : public Backend {
           if constexpr (requires { s.y_amax_deferred; })
             s.y_amax_deferred = s.dx.amax_deferred = false;
           if constexpr (requires { s.dy.amax_deferred; }) s.dy.amax_deferred = false;
+          if constexpr (requires { s.branches; })
+            for (Gradient& branch : s.branches) branch.amax_deferred = false;
           ForEachPointer(s, [this]<class T>(T* place) {  // an op may look at its rule
             if constexpr (std::is_same_v<T, scaling::LayerScaler>)
               if (place != nullptr) all_.memory.ShowOnHost(place, sizeof *place);

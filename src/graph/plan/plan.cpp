@@ -80,7 +80,7 @@ class ExecutionPlanner {
   void PlaceOps();
   void PlanForward();
   void DeferAmaxOfValues();
-  void DeferAmax(const OpPlan& op);
+  void DeferAmax(int gradient, bool takes);
   void PlanBackward();
   void PlanOpBackward(int index);
   void ReadForBackward(const OpPlan& op);
@@ -158,18 +158,19 @@ void ExecutionPlanner::DeferAmaxOfValues() {
   for (int i = 0; i < values_ - 1; ++i) {
     const int value = network_.nodes[i].inputs[0];
     int& reader = plan_.amax_deferred_to[value];
-    if (reader < 0 && network_.nodes[i].kind->takes_deferred_amax &&
+    if (reader < 0 && network_.nodes[i].kind->takes_amax_of_x &&
         DefersAmax(value - 1, spec_.storage->values[value]))
       reader = i;
   }
 }
 
-// Defers the largest magnitude of dy to this op if no other op reads dy before it.
-void ExecutionPlanner::DeferAmax(const OpPlan& op) {
-  if (!read_.insert(op.dy).second) return;
-  GradientPlan& dy = plan_.gradients[op.dy];
-  dy.amax_deferred = dy.source == GradientPlan::Source::kDx && dy.rounds &&
-                     node(op).kind->takes_deferred_amax && DefersAmax(dy.node, dy.stored_as);
+// Defers the largest magnitude of a gradient to what now reads it, if that takes it and nothing has
+// read it before.
+void ExecutionPlanner::DeferAmax(int gradient, bool takes) {
+  if (!read_.insert(gradient).second) return;
+  GradientPlan& dy = plan_.gradients[gradient];
+  dy.amax_deferred = takes && dy.source == GradientPlan::Source::kDx && dy.rounds &&
+                     DefersAmax(dy.node, dy.stored_as);
 }
 
 // A relu at the end of a chain keeps its output like a relu by itself. A consumer recomputes x and
@@ -311,7 +312,7 @@ int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contribu
   const int group = plan_.gradients[contributions[0].gradient].scale_group;
   for (const Contribution& contribution : contributions) {
     branch.branches.push_back(contribution.gradient);
-    read_.insert(contribution.gradient);
+    DeferAmax(contribution.gradient, /*takes=*/true);
     TouchGradient(contribution.gradient);
     equal_scales = equal_scales && plan_.gradients[contribution.gradient].scale_group == group;
   }
@@ -358,7 +359,7 @@ void ExecutionPlanner::PlanOpBackward(int index) {
   }
   ++now_;
   op.has_backward = true;
-  DeferAmax(op);
+  DeferAmax(op.dy, node(op).kind->takes_amax_of_dy);
   TouchGradient(op.dy);
   ReadForBackward(op);
   const std::vector<int>& inputs = node(op).inputs;

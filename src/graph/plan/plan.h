@@ -77,7 +77,8 @@ struct GradientPlan {
   bool rounds = false;       // its values are rounded and counted
   bool moments = false;      // a consumer needs the moments of its values (never of a masked one)
   bool all_moments = false;  // and more of them than mean_square and the largest magnitude
-  // The op that reads it first computes its largest magnitude (LayerKind::takes_deferred_amax).
+  // What reads it first, an op (LayerKind::takes_amax_of_dy) or a sum, computes its largest
+  // magnitude.
   bool amax_deferred = false;
 };
 

@@ -25,7 +25,10 @@ struct BranchTerm {
   const TensorStats* stats;       // of a rounding to nearest that keeps order; else null
   const float* per_tensor_scale;  // with stats; null: 1
   std::uint32_t first, channels;  // of the sum's channels, those that it holds
-  ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
+  // Where its largest magnitude goes in passes that leave it to the sum (DefersAmax), and what it
+  // is not left in: passes that count, or that fill bins. Null: it never is.
+  TensorStats* left;
+  bool counted, has_bins;
 
   // The largest magnitude, as bits, of those of `values` values that thread `thread` of `threads`
   // looks at. It loads 16 bytes at a time where
@@ -81,10 +84,21 @@ struct BranchSet {
   double u_max;
   const double* joined;    // largest magnitudes in all processes; null: this one is alone
   std::uint32_t channels;  // of the sum
+  // What the pass has: values of the sum, and what it counts.
+  std::int64_t values;
+  bool counts, bins;
 
-  // The number of values in branch i, of a sum with `values` values.
-  ADA_HOST_DEVICE std::int64_t ValuesOf(int i, std::int64_t values) const {
+  // The number of values in branch i.
+  ADA_HOST_DEVICE std::int64_t ValuesOf(int i) const {
     return values / channels * terms[i].channels;
+  }
+  // Whether it is left to the sum to record the largest magnitude of this branch.
+  ADA_HOST_DEVICE bool IsLeft(const BranchTerm& term) const {
+    return term.left != nullptr && !(counts && (term.counted || (bins && term.has_bins)));
+  }
+  // Whether nothing but its values tells it.
+  ADA_HOST_DEVICE bool Looks(const BranchTerm& term) const {
+    return term.moments == nullptr && (term.stats == nullptr || IsLeft(term));
   }
 
   ADA_HOST_DEVICE bool ScalesDiffer() const {
@@ -100,7 +114,7 @@ struct BranchSet {
   ADA_HOST_DEVICE double LargestHere(int i) const {
     const BranchTerm& term = terms[i];
     if (term.moments != nullptr) return backend::LargestOf(*term.moments);
-    if (term.stats == nullptr) return static_cast<double>(OfBits(looked[i]));
+    if (Looks(term)) return static_cast<double>(OfBits(looked[i]));
     const float own = term.per_tensor_scale != nullptr ? *term.per_tensor_scale : 1;
     return backend::LargestOf(term.grid, term.stats->max_abs, own);
   }
@@ -109,6 +123,15 @@ struct BranchSet {
     double largest = 0;
     for (int i = 0; i < count; ++i) largest = JoinBranch(largest, LargestOf(i), *terms[i].scale);
     return largest;
+  }
+  // Statistics of what is left to the sum, as StatsLevel::kLargest leaves them.
+  ADA_HOST_DEVICE void Record() const {
+    for (int i = 0; i < count; ++i) {
+      if (!IsLeft(terms[i])) continue;
+      TensorStats all;
+      all.numel = ValuesOf(i), all.max_abs = OfBits(looked[i]);
+      *terms[i].left = all;
+    }
   }
   ADA_HOST_DEVICE void ForgetLooks() const {
     for (int i = 0; i < count; ++i) looked[i] = 0;
@@ -141,7 +164,7 @@ struct TakeLargest {
 };
 
 // Looks for the largest magnitudes of the branches that have to be looked at, where scales differ
-// or `always`. Blocks: `cuts` for each branch.
+// or `always`, and of those that are left to the sum. Blocks: `cuts` for each branch.
 // Magnitudes meet as bits, by an atomic maximum: the order of blocks does not matter, and a NaN is
 // the largest.
 struct BranchLookKernel {
@@ -153,11 +176,12 @@ struct BranchLookKernel {
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const int i = at.block / cuts;
-    if (!set.terms[i].looks() || !(always || set.ScalesDiffer())) return;
+    const BranchTerm& term = set.terms[i];
+    if (!set.Looks(term) || !(always || set.IsLeft(term) || set.ScalesDiffer())) return;
     if constexpr (kPhase == 0) {
       shared.largest[at.thread] =
           set.terms[i].LargestSeenBy(std::int64_t{at.block % cuts} * kThreads + at.thread,
-                                     std::int64_t{cuts} * kThreads, set.ValuesOf(i, values));
+                                     std::int64_t{cuts} * kThreads, set.ValuesOf(i));
     } else if (at.thread == 0) {
       std::uint32_t largest = 0;
       for (const std::uint32_t u : shared.largest) largest = u > largest ? u : largest;
@@ -166,7 +190,6 @@ struct BranchLookKernel {
   }
 
   BranchSet set;
-  std::int64_t values;
   int cuts;
   bool always;
 };
@@ -193,6 +216,7 @@ struct BranchTargetKernel {
       const float factor = target / set.scales[i];
       set.factors[i] = !reference ? factor : rescale ? RoundToGrid(set.terms[i].grid, factor) : 1;
     }
+    set.Record();
     set.ForgetLooks();
     set.Write(target, 0, error);
   }
@@ -460,9 +484,8 @@ struct BranchRepairKernel : BranchHalvings {
   ADA_HOST_DEVICE void FindLargest(int thread) const {
     if (parts != nullptr) return;
     for (int i = 0; i < set.count; ++i) {
-      if (!set.terms[i].looks()) continue;
-      AtomicMax(&set.looked[i],
-                set.terms[i].LargestSeenBy(thread, kThreads, set.ValuesOf(i, how.values)));
+      if (!set.Looks(set.terms[i])) continue;
+      AtomicMax(&set.looked[i], set.terms[i].LargestSeenBy(thread, kThreads, set.ValuesOf(i)));
     }
   }
   // Halving ends at the first scale at which a sum is NaN, since no smaller one helps.

@@ -25,6 +25,8 @@ BranchTerm TermOf(const Gradient& g, int first) {
   term.stats = KeepsOrder(g) ? g.stats : nullptr;
   term.per_tensor_scale =
       g.style.per_tensor_scale != nullptr ? &g.style.per_tensor_scale->scale : nullptr;
+  if (g.amax_deferred && g.moments == nullptr) term.left = g.stats;
+  term.counted = g.style.counted, term.has_bins = g.style.bins != nullptr;
   return term;
 }
 
@@ -46,11 +48,17 @@ class CudaBranchSum final : public Op {
   void Forward(const Pass&) override {}
 
   void Backward(const Pass& pass) override {
+    set_.values = pass.rows * spec_.sum.tensor.shape.per_image();
+    set_.counts = pass.count, set_.bins = pass.bins;
+    bool looks = looks_, left = false;
+    for (const Gradient& g : spec_.branches)
+      left = left || (g.amax_deferred && DefersAmax(pass, g.style, g.stats, g.moments));
+    looks = looks || left;
     // Where branches need no look their scale is found in the launch that sums.
     const BranchTargetFirst target{
         {set_, as_reference_, spec_.rescale},
-        stream_.switches().fused && !looks_ && link_ == nullptr && !as_reference_};
-    if (!target.decides) FindTarget(pass);
+        stream_.switches().fused && !looks && link_ == nullptr && !as_reference_};
+    if (!target.decides) FindTarget(looks, left);
     const TensorSpan out = SpanOf(spec_.sum.tensor);
     if (as_reference_)
       return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
@@ -81,7 +89,8 @@ class CudaBranchSum final : public Op {
     std::vector<BranchTerm> terms;
     for (std::size_t i = 0; i < spec_.branches.size(); ++i)
       terms.push_back(TermOf(spec_.branches[i], spec_.first.empty() ? 0 : spec_.first[i]));
-    for (const BranchTerm& term : terms) looks_ = looks_ || term.looks();
+    for (const BranchTerm& term : terms)
+      looks_ = looks_ || (term.moments == nullptr && term.stats == nullptr);
     const auto count = static_cast<std::int64_t>(terms.size());
     set_ = {context.Keep(terms),
             static_cast<int>(count),
@@ -93,7 +102,10 @@ class CudaBranchSum final : public Op {
             spec_.decision,
             BranchBound(spec_),
             nullptr,
-            static_cast<std::uint32_t>(spec_.sum.tensor.shape.c)};
+            static_cast<std::uint32_t>(spec_.sum.tensor.shape.c),
+            0,
+            false,
+            false};
     if (link_ != nullptr) {
       mine_ = context.Allocate<double>(count);
       all_ = context.Allocate<double>(count * link_->ranks());
@@ -107,16 +119,17 @@ class CudaBranchSum final : public Op {
   }
   // The scale of the sum, by the largest magnitudes of the branches; of several processes it waits
   // for what the others found.
-  void FindTarget(const Pass& pass) {
-    const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
+  // any: a branch is looked at, left: because its largest magnitude is left to this op.
+  void FindTarget(bool any, bool left) {
+    const std::int64_t values = set_.values;
     const bool always = (as_reference_ && spec_.rescale) || link_ != nullptr;
-    const bool looks = looks_ && values > 0 && (always || !as_reference_);
+    const bool looks = any && values > 0 && (always || left || !as_reference_);
     // Only branches whose statistics do not tell it are looked at, each by `cuts` blocks of
     // threads. With equal scales nobody needs the largest magnitude, which the kernel finds out on
     // the device; `always` overrules that: the authors' program looks in every pass, and processes
     // cannot leave out a message.
     const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 1024));
-    const BranchLookKernel look{set_, values, cuts, always};
+    const BranchLookKernel look{set_, cuts, always};
     const BranchTargetKernel target{set_, as_reference_, spec_.rescale};
     if (looks && link_ == nullptr)
       return LaunchInTurn(stream_, look, target, finished_, cuts * set_.count);

@@ -13,15 +13,18 @@ namespace ada::backend::cuda {
 namespace {
 
 // What dx of a norm is made by: two launches, of what needs not wait for each other. The first has
-// the strips of dgamma and dbeta and the groups' means, the second dx, which may overwrite dy, and
-// the sums over strips. by_group: a kernel of the groups.
+// the strips of dgamma and dbeta, the groups' means and dy's largest magnitude where it is left to
+// this op, the second dx, which may overwrite dy, and the sums over strips. by_group: a kernel of
+// the groups.
 template <class ByGroup, class Dx>
-void LaunchNormGradients(Stream& stream, const Pass& pass, const RoundingStats& dx_stats,
-                         const TensorSpan& dx, const ByGroup& by_group, std::int64_t groups,
-                         const Dx& value, const ChannelTotals<HatTerm>& dgamma,
+void LaunchNormGradients(Stream& stream, const Pass& pass, const RoundingStats& dy_stats,
+                         const TensorSpan& dy, const RoundingStats& dx_stats, const TensorSpan& dx,
+                         const ByGroup& by_group, std::int64_t groups, const Dx& value,
+                         const ChannelTotals<HatTerm>& dgamma,
                          const ChannelTotals<PlainTerm>* dbeta) {
   const int group_blocks = GroupThreads::Blocks(groups);
   if (!stream.switches().fused) {
+    dy_stats.CountLeft(pass, dy);
     dgamma.LaunchAlone(stream);
     if (dbeta != nullptr) dbeta->LaunchAlone(stream);
     Launch(stream, by_group, group_blocks);
@@ -30,16 +33,20 @@ void LaunchNormGradients(Stream& stream, const Pass& pass, const RoundingStats& 
   using Hats = ForEachKernel<StripSums<HatTerm>>;
   FusedKernels<ForEachKernel<ParameterSum>, 2> totals;
   totals.Add(dgamma.totals, dgamma.totals.Blocks());
-  const FusedPair<Hats, ByGroup> first{dgamma.strip_sums, by_group, dgamma.strip_sums.Blocks()};
-  const int blocks = first.first_blocks + group_blocks;
-  if (dbeta == nullptr) {
-    Launch(stream, first, blocks);
-  } else {
+  using Plains = ForEachKernel<StripSums<PlainTerm>>;
+  using Strips = FusedPair<Hats, Plains>;
+  Strips strips{dgamma.strip_sums, {}, dgamma.strip_sums.Blocks()};
+  int blocks = strips.first_blocks, left_blocks = 0;
+  if (dbeta != nullptr) {
     totals.Add(dbeta->totals, dbeta->totals.Blocks());
-    using Plains = ForEachKernel<StripSums<PlainTerm>>;
-    Launch(stream, FusedPair<FusedPair<Hats, ByGroup>, Plains>{first, dbeta->strip_sums, blocks},
-           blocks + dbeta->strip_sums.Blocks());
+    strips.second = dbeta->strip_sums, blocks += dbeta->strip_sums.Blocks();
   }
+  const auto left = dy_stats.LeftKernel(pass, dy, left_blocks);
+  using OfGroups = FusedPair<Strips, ByGroup>;
+  const OfGroups of_groups{strips, by_group, blocks};
+  blocks += group_blocks;
+  Launch(stream, FusedPair<OfGroups, std::decay_t<decltype(left)>>{of_groups, left, blocks},
+         blocks + left_blocks);
   dx_stats.RoundWith(pass, dx, value, 0, [&](const auto& kernel, auto level, int of_dx) {
     using Both = FusedPair<std::decay_t<decltype(kernel)>, decltype(totals)>;
     dx_stats.LaunchAndDecide(Both{kernel, totals, of_dx}, level, of_dx + totals.blocks());
@@ -93,6 +100,7 @@ class CudaGroupedNorm final : public Op {
     mean_ = context.Allocate<float>(count), inverse_ = context.Allocate<float>(count);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
+    dy_stats_ = RoundingStats::OfLeft(context, spec.dy);
     mean_g_ = context.Allocate<float>(count), mean_ghat_ = context.Allocate<float>(count);
     for (float*& sums : sums_)
       sums = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
@@ -115,6 +123,7 @@ class CudaGroupedNorm final : public Op {
       dbeta.emplace(pass, strips_, geometry_.channels, PlainTerm{dy}, sums_[1], spec_.dy.scale,
                     spec_.dbeta);
     if (!spec_.dx) {
+      dy_stats_.CountLeft(pass, dy);
       dgamma.LaunchAlone(context_.stream);
       if (dbeta) dbeta->LaunchAlone(context_.stream);
       return;
@@ -123,7 +132,7 @@ class CudaGroupedNorm final : public Op {
     const float* gamma = spec_.gamma.f32();
     // dx subtracts the means over a group of dy * gamma and of that times xhat.
     LaunchNormGradients(
-        context_.stream, pass, dx_stats_, SpanOf(spec_.dx.tensor),
+        context_.stream, pass, dy_stats_, dy, dx_stats_, SpanOf(spec_.dx.tensor),
         GroupGradientMeans{geometry_, groups, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
         groups, GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
         dgamma, dbeta ? &*dbeta : nullptr);
@@ -134,7 +143,7 @@ class CudaGroupedNorm final : public Op {
   GroupedNormSpec spec_;
   Strips strips_;
   NormGroups geometry_;
-  RoundingStats y_stats_, dx_stats_;
+  RoundingStats y_stats_, dy_stats_, dx_stats_;
   const float* beta_ = nullptr;                     // zeros where the norm has none
   float *mean_ = nullptr, *inverse_ = nullptr;      // by group of the batch
   float *mean_g_ = nullptr, *mean_ghat_ = nullptr;  // the same
@@ -176,6 +185,7 @@ class CudaUncenteredNorm final : public Op {
     size_ = context.Allocate<float>(groups), inverse_ = context.Allocate<float>(groups);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
+    dy_stats_ = RoundingStats::OfLeft(context, spec.dy);
     along_ = context.Allocate<float>(groups);
     sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
   }
@@ -194,11 +204,14 @@ class CudaUncenteredNorm final : public Op {
     const ChannelTotals dgamma(pass, strips_, geometry_.channels,
                                HatTerm{geometry_, x, dy, zeros_, inverse_}, sums_, spec_.dy.scale,
                                spec_.dgamma);
-    if (!spec_.dx) return dgamma.LaunchAlone(context_.stream);
+    if (!spec_.dx) {
+      dy_stats_.CountLeft(pass, dy);
+      return dgamma.LaunchAlone(context_.stream);
+    }
     const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
     LaunchNormGradients(
-        context_.stream, pass, dx_stats_, SpanOf(spec_.dx.tensor),
+        context_.stream, pass, dy_stats_, dy, dx_stats_, SpanOf(spec_.dx.tensor),
         GroupSums<Along>{geometry_, groups, {x, dy, size_, inverse_, gamma, Count(), along_}},
         groups, GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_},
         dgamma, nullptr);
@@ -211,7 +224,7 @@ class CudaUncenteredNorm final : public Op {
   GroupedNormSpec spec_;
   Strips strips_;
   NormGroups geometry_;
-  RoundingStats y_stats_, dx_stats_;
+  RoundingStats y_stats_, dy_stats_, dx_stats_;
   float* zeros_ = nullptr;                                         // by group of the batch
   float *size_ = nullptr, *inverse_ = nullptr, *along_ = nullptr;  // the same
   float* sums_ = nullptr;

@@ -14,6 +14,14 @@ namespace ada::backend::cuda {
 
 namespace {
 
+// Layers that record the largest magnitude of dy where a product before them left it
+// (LayerKind::takes_amax_of_dy).
+template <class Spec>
+constexpr bool TakesAmaxOfDy() {
+  return std::is_same_v<Spec, DropoutSpec> || std::is_same_v<Spec, ActivationSpec<Gelu>> ||
+         std::is_same_v<Spec, ActivationSpec<GeluTanh>>;
+}
+
 // The op of one kind of layer of values/: the formula is the maker's, and a thread runs it for each
 // value of the output. What a maker only moves is not rounded.
 template <class Spec>
@@ -29,6 +37,7 @@ class CudaValueOp final : public Op {
         strips_{spec.x.shape.h * spec.x.shape.w} {
     ADA_CHECK(MovesWithinFormats(spec));
     dx_stats_.PassScale(spec.dy);
+    if constexpr (TakesAmaxOfDy<Spec>()) dy_stats_ = RoundingStats::OfLeft(context, spec.dy);
     if constexpr (HasTable<Spec>) table_ = context.Keep(Layer::Table(spec));
     if constexpr (HasSum<Spec>)
       if (spec.dw)
@@ -58,6 +67,8 @@ class CudaValueOp final : public Op {
             context_.stream, spec_.w.shape.numel(),
             ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
                       Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
+    if constexpr (TakesAmaxOfDy<Spec>())
+      if (dy_stats_.RecordsLeft(pass)) return RecordDy(pass);
     if (!spec_.dx) return;
     // Values that stay in the same memory need no copy, so only the scale is passed on.
     if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
@@ -84,10 +95,33 @@ class CudaValueOp final : public Op {
     else
       stats.Round(pass, SpanOf(out), Of(pass, in, maker));
   }
+  // dx, and before it dy's largest magnitude by the same blocks, which may overwrite it then.
+  void RecordDy(const Pass& pass) const {
+    const TensorSpan dy = SpanOf(spec_.dy.tensor);
+    if (!spec_.dx || !context_.stream.switches().fused) dy_stats_.CountLeft(pass, dy);
+    if (!spec_.dx) return;
+    const auto value = Of(pass, spec_.dy.tensor, DxOf(spec_, table_));
+    if (!context_.stream.switches().fused)
+      return dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), value);
+    int same_blocks = 0;
+    const auto left = dy_stats_.LeftKernel(pass, dy, same_blocks);
+    dx_stats_.RoundWith(
+        pass, SpanOf(spec_.dx.tensor), value, 0, [&](const auto& kernel, auto level, int blocks) {
+          using Dx = std::decay_t<decltype(kernel)>;
+          if constexpr (level() == StatsLevel::kCounts) {
+            dy_stats_.CountLeft(pass, dy);
+            dx_stats_.LaunchAndDecide(kernel, level, blocks);
+          } else {
+            ADA_CHECK(blocks == same_blocks);
+            dx_stats_.LaunchAndDecide(FusedPhases<std::decay_t<decltype(left)>, Dx>{left, kernel},
+                                      level, blocks);
+          }
+        });
+  }
 
   Context context_;
   Spec spec_;
-  RoundingStats y_stats_, dx_stats_;
+  RoundingStats y_stats_, dx_stats_, dy_stats_;
   Strips strips_;
   float* sums_ = nullptr;  // of strips, with dw
   const float* table_ = nullptr;

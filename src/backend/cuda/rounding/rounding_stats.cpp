@@ -44,6 +44,13 @@ RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most
   finished_ = context.AllocateZeroed<std::uint32_t>(1);
 }
 
+RoundingStats RoundingStats::OfLeft(const Context& context, Gradient gradient) {
+  if (!gradient.amax_deferred || gradient.stats == nullptr || gradient.moments != nullptr)
+    return {};
+  gradient.amax_deferred = false;  // it is recorded here
+  return {context, gradient};
+}
+
 RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFormat& format,
                                          Storage storage, std::int64_t numel,
                                          const RoundingStyle& style, TensorStats* stats,
@@ -76,6 +83,20 @@ StatsLevel RoundingStats::Level(const Pass& pass) const {
   if (Counts(pass, style_, stats_)) return StatsLevel::kCounts;
   if (moments_ != nullptr) return StatsLevel::kMoments;
   return amax_deferred_ ? StatsLevel::kNone : StatsLevel::kLargest;
+}
+
+bool RoundingStats::RecordsLeft(const Pass& pass) const {
+  return Level(pass) == StatsLevel::kLargest;
+}
+CountValuesKernel<StatsLevel::kLargest> RoundingStats::LeftKernel(const Pass& pass,
+                                                                  const TensorSpan& in,
+                                                                  int& blocks) const {
+  blocks = 0;
+  if (!RecordsLeft(pass)) return {};
+  const Rounding how = For(pass);
+  const FlatBlocks flat = FlatBlocksOf(how.values);
+  blocks = flat.blocks;
+  return {{how, how.values, flat.size}, in};
 }
 
 StorageType RoundingStats::PlainlyAs(const Pass& pass) const {

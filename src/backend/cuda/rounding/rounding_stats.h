@@ -29,6 +29,9 @@ class RoundingStats {
   // Rounds a gradient; without stats its values are exact and kept as they are.
   RoundingStats(const Context& context, const Gradient& gradient,
                 int most_blocks = kMostStatsBlocks);
+  // Records the largest magnitude of a gradient that leaves it to the op that reads it
+  // (Gradient::amax_deferred); a default for another gradient.
+  static RoundingStats OfLeft(const Context& context, Gradient gradient);
   // Rounds a parameter of `numel` values, stored as fp32 or in `storage`. A launch may take more of
   // it than Level says, as one over several parameters does.
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
@@ -67,6 +70,15 @@ class RoundingStats {
   void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
   // Measures what Round would of values that are stored already.
   void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
+
+  // With OfLeft: whether this call is to record it, and the kernel that does, in `blocks` blocks;
+  // no blocks: it is not.
+  bool RecordsLeft(const Pass& pass) const;
+  CountValuesKernel<StatsLevel::kLargest> LeftKernel(const Pass& pass, const TensorSpan& in,
+                                                     int& blocks) const;
+  void CountLeft(const Pass& pass, const TensorSpan& in) const {
+    if (RecordsLeft(pass)) Count(pass, in);
+  }
 
   // How the values of this call lie where they are rounded in the plain way
   // (round_values.h); else kAny.
