@@ -15,6 +15,8 @@
 
 namespace ada::backend::cuda {
 
+class GradientGroup;
+
 // A run of bytes.
 struct Range {
   const std::byte* begin = nullptr;
@@ -30,6 +32,7 @@ class SideStream {
   // Makes a side stream of `main`, with matmuls for the stream that it makes.
   using MakesMatmuls = std::function<std::unique_ptr<Matmuls>(Stream&)>;
   SideStream(const Context& main, const MakesMatmuls& matmuls);
+  ~SideStream();
 
   // The context in which work on the side stream is made and launched: it has its own stream,
   // scratch memory and matmuls.
@@ -37,16 +40,19 @@ class SideStream {
 
   // Launches `work`, with context(), after what the main stream was asked for so far. `reads`:
   // memory that others may write later in this pass; they do not touch whatever else it reads or
-  // writes until Join.
-  void Run(const std::vector<Range>& reads, const std::function<void()>& work);
+  // writes until Join. leaves: it reads nothing that works before it have left (Leave).
+  void Run(const std::vector<Range>& reads, const std::function<void()>& work, bool leaves = false);
+  // What works leave to one launch of them all. That comes before any other work, before somebody
+  // writes what it reads, and before a Join.
+  GradientGroup& group() { return *group_; }
+  // Called by work that has added to group(): `reads` is one more run of bytes that it reads.
+  void Leave(const Range& reads) { left_.push_back(reads); }
   // The main stream waits for the work on the side stream that reads some of it.
   void BeforeWrite(const Range& written);
   // The main stream waits for all work on the side stream.
   void Join();
   // So does another stream, which waits for the main stream as well.
-  void JoinTo(Stream& other) const {
-    if (running_ > done_) other.WaitFor(*works_[running_ - 1].end);
-  }
+  void JoinTo(Stream& other);
 
   // While it lives Run does not wait; else it joins at once. Ends with a Join, unless the work in
   // between has failed. Scopes may lie within each other.
@@ -54,7 +60,7 @@ class SideStream {
    public:
     explicit Scope(SideStream& side_stream)
         : side_stream_(side_stream), was_open_(std::exchange(side_stream.open_, true)) {}
-    ~Scope() { side_stream_.open_ = was_open_, side_stream_.running_ = side_stream_.done_ = 0; }
+    ~Scope() { side_stream_.Close(was_open_); }
     Scope(const Scope&) = delete;
     void End() { side_stream_.Join(); }
 
@@ -76,6 +82,8 @@ class SideStream {
     std::unique_ptr<Event> begin, end;  // of the stream; of this work
   };
   void WaitFor(std::size_t work);
+  void LaunchLeft();
+  void Close(bool was_open);
 
   Stream& main_;
   std::unique_ptr<Stream> own_;  // null: all is the main stream's, in its order
@@ -85,6 +93,8 @@ class SideStream {
   Context context_;
   std::vector<Work> works_;  // those that run, in their order; after them, of earlier passes
   std::size_t running_ = 0, done_ = 0;  // of them: the first were waited for
+  std::unique_ptr<GradientGroup> group_;
+  std::vector<Range> left_;  // what its launch reads
   bool open_ = false;
 };
 

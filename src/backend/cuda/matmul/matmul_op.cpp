@@ -23,6 +23,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/gradient_group.h"
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
@@ -47,6 +48,12 @@ class WeightGradient {
   // this many input channels after those of w. Neither rounded nor counted where pass.part.
   // db, where there is a bias: sum(dy) / S in fp32; the authors' program rounds it where dw is.
   void Store(const Pass& pass, const float* sums, std::int64_t added_channels) const;
+  // Whether this pass may leave that to one launch with other layers (side_stream.h): of small
+  // weights, where nothing but dw's largest magnitude is measured. Sums go to their own memory
+  // then, with no more channels than w has, and are there until Leave's launch.
+  bool Leaves(const Pass& pass) const;
+  TensorSpan own_sums() const { return {own_sums_, Storage::kF32}; }
+  void Leave(const Pass& pass) const;
   // dw and db are the sums of all processes: what Store leaves out of parts of them.
   void Finish(const Pass& pass) const;
 
@@ -56,6 +63,9 @@ class WeightGradient {
   using Bias = ForEachKernel<UnscaledBias>;
   RunSums SumsOfRuns(const Pass& pass) const;
   Bias BiasOfRuns(const Pass& pass) const;
+  UnscaledGradient Unscaled(const Pass& pass, const float* sums, std::int64_t added) const;
+  // Whether one launch may make dw and db.
+  bool AtOnce(const Pass& pass) const;
 
   Context context_;
   MatmulSpec spec_;
@@ -63,6 +73,7 @@ class WeightGradient {
   std::int64_t run_ = 0;   // rows of dy that one thread adds up; depends only on the shape
   float* runs_ = nullptr;  // their sums, with db
   std::uint32_t* finished_ = nullptr;  // blocks, with db
+  float* own_sums_ = nullptr;          // null: of weights that are not small
 };
 
 // Enough runs to fill a device, long enough to be few.
@@ -80,6 +91,9 @@ WeightGradient::WeightGradient(const Context& context, const MatmulSpec& spec)
       stats_(RoundingStats::OfParameter(context, spec.dw_format, Storage::kF32,
                                         spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
       run_(RowsInRun(spec.y.shape)) {
+  constexpr std::int64_t kSmall = 1 << 17;
+  if (spec.dy && !spec.adds_dw && spec.w.shape.numel() <= kSmall)
+    own_sums_ = context.Allocate<float>(spec.w.shape.numel());
   if (!spec.b || !spec.dy) return;
   const Shape& dy = spec.y.shape;
   runs_ = context.Allocate<float>(Runs(dy.n * dy.h * dy.w, run_) * dy.c);
@@ -98,39 +112,68 @@ WeightGradient::Bias WeightGradient::BiasOfRuns(const Pass& pass) const {
           shape.c};
 }
 
-// One launch makes dw, where it is not counted, and db of few channels, whose runs one block, the
-// last of those that sum them, adds as fast as several.
-void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t added_channels) const {
+UnscaledGradient WeightGradient::Unscaled(const Pass& pass, const float* sums,
+                                          std::int64_t added) const {
   const Shape& w = spec_.w.shape;
+  return {sums,
+          {w.c, w.h * w.w, w.c + added},
+          spec_.dy.scale,
+          spec_.dw.f32(),
+          pass.accumulate || spec_.adds_dw,
+          spec_.reference && stats_.rounds() && !pass.part,
+          GridOf(spec_.dw_format)};
+}
+
+// Where dw is not counted, and db has few channels, whose runs one block, the last of those that
+// sum them, adds as fast as several.
+bool WeightGradient::AtOnce(const Pass& pass) const {
   const CudaSwitches& switches = context_.stream.switches();
-  const UnscaledGradient gradient{sums,
-                                  {w.c, w.h * w.w, w.c + added_channels},
-                                  spec_.dy.scale,
-                                  spec_.dw.f32(),
-                                  pass.accumulate || spec_.adds_dw,
-                                  spec_.reference && stats_.rounds() && !pass.part,
-                                  GridOf(spec_.dw_format)};
-  RunSums runs{};
-  Bias bias{};
-  if (spec_.b) runs = SumsOfRuns(pass), bias = BiasOfRuns(pass);
-  const bool at_once = bias.Blocks() <= 2 && !pass.part &&
-                       stats_.Level(pass) < StatsLevel::kCounts && switches.fused &&
-                       switches.last_block;
-  if (spec_.b && at_once)
+  const bool few = !spec_.b || BiasOfRuns(pass).Blocks() <= 2;
+  return few && !pass.part && stats_.Level(pass) < StatsLevel::kCounts && switches.fused &&
+         switches.last_block;
+}
+
+void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t added_channels) const {
+  const UnscaledGradient gradient = Unscaled(pass, sums, added_channels);
+  if (spec_.b && AtOnce(pass))
     return stats_.RoundWith(
         pass, SpanOf(spec_.dw), gradient, 0, [&](const auto& kernel, auto, int blocks) {
           using ToDw = std::decay_t<decltype(kernel)>;
-          using ToDb = LastBlockKernel<RunSums, Bias>;
-          Launch(context_.stream, FusedPair<ToDw, ToDb>{kernel, {runs, bias, finished_}, blocks},
+          const RunSums runs = SumsOfRuns(pass);
+          Launch(context_.stream,
+                 FusedPair<ToDw, GradientToDb>{kernel, {runs, BiasOfRuns(pass), finished_}, blocks},
                  blocks + runs.Blocks());
         });
   if (pass.part)
-    ForEach(context_.stream, w.numel(), StoreUnscaled{gradient, spec_.dw.f32()});
+    ForEach(context_.stream, spec_.w.shape.numel(), StoreUnscaled{gradient, spec_.dw.f32()});
   else
     stats_.Round(pass, SpanOf(spec_.dw), gradient);
   if (!spec_.b) return;
+  const RunSums runs = SumsOfRuns(pass);
   Launch(context_.stream, runs, runs.Blocks());
+  const Bias bias = BiasOfRuns(pass);
   Launch(context_.stream, bias, bias.Blocks());
+}
+
+bool WeightGradient::Leaves(const Pass& pass) const {
+  return own_sums_ != nullptr && AtOnce(pass) && stats_.Level(pass) == StatsLevel::kLargest;
+}
+
+void WeightGradient::Leave(const Pass& pass) const {
+  const Rounding how = stats_.For(pass);
+  const FlatBlocks flat = FlatBlocksOf(how.values);
+  GradientKernel kernel{
+      {{how, how.values, flat.size}, Unscaled(pass, own_sums_, 0), SpanOf(spec_.dw)},
+      {},
+      flat.blocks};
+  int blocks = flat.blocks;
+  if (spec_.b) {
+    const RunSums runs = SumsOfRuns(pass);
+    kernel.second = {runs, BiasOfRuns(pass), finished_};
+    blocks += runs.Blocks();
+    context_.side_stream.Leave(RangeOf(spec_.dy.tensor));
+  }
+  context_.side_stream.group().Add(kernel, blocks);
 }
 
 // dw is rounded as in the authors' program, rounded, only counted, or left unchanged, depending on
@@ -168,7 +211,7 @@ class MatmulOp final : public Op {
   }
 
  private:
-  void WeightGradients(const Pass& pass);
+  void WeightGradients(const Pass& pass, const PlannedMatmul& weights, bool leaves);
   void DataGradient(const Pass& pass);
 
   Context context_;
@@ -249,23 +292,28 @@ void MatmulOp::Forward(const Pass& pass) {
 // The side stream registers the memory of x and dy: an op that overwrites one of them waits for it.
 void MatmulOp::Backward(const Pass& pass) {
   operands_.weights.JoinAmax(context_, pass);
-  context_.side_stream.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)},
-                           [&] { WeightGradients(pass); });
+  const PlannedMatmul& weights = plans_.For(MatmulKind::kWeights, pass.rows);
+  const bool leaves = weights.added_channels() == 0 && gradient_.Leaves(pass);
+  context_.side_stream.Run(
+      {RangeOf(spec_.x), RangeOf(spec_.dy.tensor)}, [&] { WeightGradients(pass, weights, leaves); },
+      leaves);
   if (!rule_) return;
   rule_->Decide(pass);
   DataGradient(pass);
 }
 
-void MatmulOp::WeightGradients(const Pass& pass) {
+void MatmulOp::WeightGradients(const Pass& pass, const PlannedMatmul& weights, bool leaves) {
   const Context& context = context_.side_stream.context();
-  const PlannedMatmul& weights = plans_.For(MatmulKind::kWeights, pass.rows);
   std::byte* scratch = context.scratch.data();
   auto [first, second] = operands_.weights.Make(pass, scratch);
   if (transposed_) std::swap(first, second);
-  gradient_.Store(
-      pass,
-      weights.Run(context, first, second, {}, nullptr, scratch + operands_.weights.carrier_bytes()),
-      weights.added_channels());
+  const TensorSpan to = leaves ? gradient_.own_sums() : TensorSpan{};
+  const float* const sums =
+      weights.Run(context, first, second, to, nullptr, scratch + operands_.weights.carrier_bytes());
+  if (leaves)
+    gradient_.Leave(pass);
+  else
+    gradient_.Store(pass, sums, weights.added_channels());
 }
 
 // Scratch memory in order: the copy of dy, alpha * dy as in the authors' program, then the plan's
