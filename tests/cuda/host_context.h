@@ -9,6 +9,7 @@
 #include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/rounding/next_decisions.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/cuda/side_stream.h"
 #include "cuda/host/host_stream.h"
 
@@ -29,8 +30,8 @@ class Borrowed final : public cuda::Matmuls {
 
 struct HostContext {
   explicit HostContext(cuda::Matmuls& matmuls)
-      : context{stream,           scratch, shared,         &values,     options,       matmuls,
-                diagnostic_lines, memory,  weight_refresh, side_stream, next_decisions},
+      : context{stream,           scratch, shared,         &values,     options,        matmuls,
+                diagnostic_lines, memory,  weight_refresh, side_stream, next_decisions, row_chain},
         side_stream(context,
                     [&matmuls](cuda::Stream&) { return std::make_unique<Borrowed>(matmuls); }) {}
   HostContext(const HostContext&) = delete;
@@ -44,6 +45,7 @@ struct HostContext {
   cuda::DiagnosticLines diagnostic_lines;
   cuda::WeightRefresh weight_refresh{stream, memory};
   cuda::NextDecisions next_decisions;
+  cuda::RowChain row_chain{stream};
   cuda::Context context;
   cuda::SideStream side_stream;
 };

@@ -14,12 +14,12 @@ PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
 # Kernels that more than one GPU takes, which compute-sanitizer's tests do not have
 # (tests/parallel/kernels has them), and two that only the tests of ops on the host executor launch
 # (tests/backend): masters of fewer bits, averages of weights. And three that no test of this choice
-# launches by themselves: totals of batch norms of many parts, which run as the second of a
-# LastBlockKernel there, and the rounding of a dw apart from its making.
+# launches by themselves: totals of batch norms, which run as last blocks there, and the rounding of
+# a dw apart from its making.
 ELSEWHERE = re.compile(
     r"(Join|Put|Take)(Looks|Tails|Observations?|Statistics|GradientSums|Largest|Moments)|JoinTailsKernel"
     r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum"
-    r"|StoreUnscaled|ApplyRoundedUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
+    r"|StoreUnscaled|ApplyRoundedUpdate|MoveAverage|^ChannelTotalsKernel"
     r"|^RoundValuesKernel<StoredValues>$|LargestOfProcesses")
 
 
@@ -31,7 +31,7 @@ def plain(name):
 
 
 # Kernels of several kernels, which one launch runs.
-TOGETHER = re.compile("(LastBlockKernel|FusedKernels|FusedPair|FusedPhases)<(.*)>$")
+TOGETHER = re.compile("(LastBlockKernel|FusedKernels|FusedPair|FusedPhases|SumsAndTotals|RowStage)<(.*)>$")
 
 
 def parts(kernel):

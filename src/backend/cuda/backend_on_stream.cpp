@@ -12,6 +12,7 @@
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/rounding/next_decisions.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/cuda/trace.h"
 #include "backend/reductions.h"
@@ -29,10 +30,10 @@ class CudaBackend final : public Backend {
         options_(options),
         stream_(std::move(stream)),
         matmuls_(MakeMatmuls(*stream_, options_)),
-        pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_,        scratch_,     shared_,           pass_.values(),
-                 options_,        *matmuls_,    diagnostic_lines_, memory_,
-                 weight_refresh_, side_stream_, next_decisions_,   link.get()},
+        pass_(*stream_, memory_.Allocate(sizeof(PassValues)), &row_chain_),
+        context_{*stream_,        scratch_,          shared_,   pass_.values(),  options_,
+                 *matmuls_,       diagnostic_lines_, memory_,   weight_refresh_, side_stream_,
+                 next_decisions_, row_chain_,        link.get()},
         side_stream_(context_, [this](Stream& stream) { return MakeMatmuls(stream, options_); }),
         link_(std::move(link)) {}
 
@@ -57,21 +58,26 @@ class CudaBackend final : public Backend {
   bool rounds_by_tables() const override { return false; }
   std::int64_t most_values() const override { return std::numeric_limits<std::uint32_t>::max(); }
   SharedMemory AllocateShared(std::size_t bytes) override { return shared_.Allocate(bytes); }
-  void Fetch(const SharedMemory& memory) override { shared_.Fetch(memory); }
+  void Fetch(const SharedMemory& memory) override {
+    row_chain_.Launch();
+    shared_.Fetch(memory);
+  }
   void Send(const SharedMemory& memory) override { shared_.Send(memory); }
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
     std::optional<NextDecisions::Run> run;
+    std::optional<RowChain::Run> chains;
     // Plans that were made since the last step may want more memory, and nothing can be allocated
     // while a step is recorded.
     if (!recordings_.open()) {
       GrowScratch();
       run.emplace(next_decisions_);
+      chains.emplace(row_chain_);
     }
     const auto with_side_stream = [&] {
       SideStream::Scope side_stream(side_stream_);
-      body();
+      row_chain_.Around(body);
       side_stream.End();
     };
     recordings_.Run(variant, pass, with_side_stream, NormsLink(link_.get()) != nullptr);
@@ -130,7 +136,8 @@ class CudaBackend final : public Backend {
             op = MakeValueOp(context_, spec);
           else
             op = MakeOp(context_, s);
-          return InPass(pass_, side_stream_, std::move(op), GradientsWrittenBy(s));
+          return InPass(pass_, side_stream_, std::move(op), GradientsWrittenBy(s),
+                        TakesRowChain<std::decay_t<decltype(s)>>());
         },
         spec);
   }
@@ -165,6 +172,7 @@ class CudaBackend final : public Backend {
   Scratch scratch_{*stream_};
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Matmuls> matmuls_;
+  RowChain row_chain_{*stream_};
   PassStore pass_;
   WeightRefresh weight_refresh_{*stream_, memory_};
   NextDecisions next_decisions_;

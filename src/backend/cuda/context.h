@@ -21,6 +21,7 @@ class SideStream;
 class Link;
 class Matmuls;
 class NextDecisions;
+class RowChain;
 class WeightRefresh;
 
 struct Context {
@@ -36,6 +37,7 @@ struct Context {
   WeightRefresh& weight_refresh;
   SideStream& side_stream;
   NextDecisions& next_decisions;
+  RowChain& row_chain;
   Link* link = nullptr;  // null: this process is alone
 
   // Allocates backend memory that lives as long as the backend; only for constructors. It is not

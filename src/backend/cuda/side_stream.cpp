@@ -25,6 +25,7 @@ SideStream::SideStream(const Context& main, const MakesMatmuls& matmuls)
                main.weight_refresh,
                *this,
                main.next_decisions,
+               main.row_chain,
                main.link},
       group_(std::make_unique<GradientGroup>(stream_)) {
   if (own_ != nullptr) own_->set_trace(main_.trace(), 1);

@@ -31,6 +31,7 @@
 #include "backend/cuda/matmul/weight_copies.h"
 #include "backend/cuda/rounding/alpha_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/decisions.h"
 #include "error.h"
@@ -283,10 +284,9 @@ void MatmulOp::Forward(const Pass& pass) {
                  nullptr, scratch + operands_.forward.carrier_bytes());
   if (sums == nullptr) return y_stats_.Count(pass, y);
   const float* bias = spec_.b ? spec_.b.f32() : nullptr;
-  if (bias == nullptr)
-    y_stats_.Round(pass, y, ScaledSum{sums, nullptr});
-  else
-    y_stats_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
+  if (bias == nullptr) return y_stats_.Round(pass, y, ScaledSum{sums, nullptr});
+  const BiasedSum value{sums, bias, spec_.y.shape.c};
+  if (!context_.row_chain.Leave(pass, y_stats_, spec_.y, value)) y_stats_.Round(pass, y, value);
 }
 
 // The side stream registers the memory of x and dy: an op that overwrites one of them waits for it.

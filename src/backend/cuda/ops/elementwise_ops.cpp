@@ -11,6 +11,7 @@
 #include "backend/cuda/ops/image_feed.h"
 #include "backend/cuda/rounding/alpha_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/values/moves.h"
 #include "error.h"
 
@@ -78,16 +79,22 @@ class CudaRelu final : public Op {
 class CudaAdd final : public Op {
  public:
   CudaAdd(const Context& context, const AddSpec& spec)
-      : spec_(spec), stats_(context, spec.y, spec.y_style, spec.y_stats) {
+      : chain_(context.row_chain),
+        spec_(spec),
+        stats_(context, spec.y, spec.y_style, spec.y_stats) {
     std::vector<TensorSpan> spans;
     for (const Tensor& x : spec.x) spans.push_back(SpanOf(x));
     const auto count = static_cast<int>(spans.size());
     value_ = {spans[0], spans[count > 1 ? 1 : 0], context.Keep(spans), count};
   }
-  void Forward(const Pass& pass) override { stats_.Round(pass, SpanOf(spec_.y), value_); }
+  void Forward(const Pass& pass) override {
+    if (!chain_.Leave(pass, stats_, spec_.x, spec_.y, value_))
+      stats_.Round(pass, SpanOf(spec_.y), value_);
+  }
   void Backward(const Pass&) override {}  // an alias of the graph
 
  private:
+  RowChain& chain_;
   AddSpec spec_;
   RoundingStats stats_;
   SumValue value_{};

@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/rounding/rounding_stats.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cuda {
@@ -107,11 +108,12 @@ class CudaGroupedNorm final : public Op {
   }
   void Forward(const Pass& pass) override {
     const std::int64_t groups = pass.rows * geometry_.groups;
-    LaunchNorm(
-        context_.stream, pass, y_stats_, SpanOf(spec_.y),
-        GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
-                        inverse_},
-        GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(), beta_});
+    const GroupStatistics by_group{
+        geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_, inverse_};
+    const GroupedNormValue value{geometry_, SpanOf(spec_.x),   mean_,
+                                 inverse_,  spec_.gamma.f32(), beta_};
+    if (!context_.row_chain.End(pass, y_stats_, spec_.x, spec_.y, by_group, value))
+      LaunchNorm(context_.stream, pass, y_stats_, SpanOf(spec_.y), by_group, value);
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "error.h"
 
 namespace ada::backend::cuda {
@@ -21,21 +22,23 @@ struct StorePassValues {
 template <class Kind>
 class OpInPass : public Kind {
  public:
-  OpInPass(PassStore& store, std::unique_ptr<Kind> op) : store_(store), op_(std::move(op)) {}
+  OpInPass(PassStore& store, std::unique_ptr<Kind> op, bool takes_chain = false)
+      : store_(store), op_(std::move(op)), takes_chain_(takes_chain) {}
   void Forward(const Pass& pass) override {
+    if (!takes_chain_) store_.LaunchLeft();
     store_.Set(pass);
     op_->Forward(pass);
   }
   void Backward(const Pass& pass) override {
-    store_.Set(pass);
+    Begin(pass);
     op_->Backward(pass);
   }
   void RefreshWeights(const Pass& pass) override {
-    store_.Set(pass);
+    Begin(pass);
     op_->RefreshWeights(pass);
   }
   void FinishGradients(const Pass& pass) override {
-    store_.Set(pass);
+    Begin(pass);
     op_->FinishGradients(pass);
   }
 
@@ -43,8 +46,13 @@ class OpInPass : public Kind {
   Kind& op() { return *op_; }
 
  private:
+  void Begin(const Pass& pass) {
+    store_.LaunchLeft();
+    store_.Set(pass);
+  }
   PassStore& store_;
   std::unique_ptr<Kind> op_;
+  const bool takes_chain_;
 };
 
 // What runs on the side stream is work of a backward pass: the next steps of it may go on, all else
@@ -53,8 +61,8 @@ class OpInPass : public Kind {
 class LayerInPass final : public OpInPass<Op> {
  public:
   LayerInPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
-              const std::vector<Range>& written)
-      : OpInPass(store, std::move(op)), side_stream_(side_stream), written_(written) {}
+              const std::vector<Range>& written, bool takes_chain)
+      : OpInPass(store, std::move(op), takes_chain), side_stream_(side_stream), written_(written) {}
   void Forward(const Pass& pass) override {
     side_stream_.Join();
     OpInPass::Forward(pass);
@@ -95,8 +103,12 @@ class LossInPass final : public OpInPass<LossOp> {
 
 }  // namespace
 
-PassStore::PassStore(Stream& stream, std::byte* memory)
-    : stream_(stream), values_(reinterpret_cast<PassValues*>(memory)) {}
+PassStore::PassStore(Stream& stream, std::byte* memory, RowChain* chain)
+    : stream_(stream), chain_(chain), values_(reinterpret_cast<PassValues*>(memory)) {}
+
+void PassStore::LaunchLeft() {
+  if (chain_ != nullptr) chain_->Launch();
+}
 
 void PassStore::Set(const Pass& pass) {
   // Within Backend::Run a launch here would be part of the recording and restore old values in each
@@ -111,9 +123,9 @@ void PassStore::Set(const Pass& pass) {
 }
 
 std::unique_ptr<Op> InPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
-                           const std::vector<Range>& written) {
+                           const std::vector<Range>& written, bool takes_chain) {
   if (op == nullptr) return nullptr;
-  return std::make_unique<LayerInPass>(store, side_stream, std::move(op), written);
+  return std::make_unique<LayerInPass>(store, side_stream, std::move(op), written, takes_chain);
 }
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op) {
   if (op == nullptr) return nullptr;

@@ -21,16 +21,20 @@
 
 namespace ada::backend::cuda {
 
+class RowChain;
+
 // The values of the pass whose work is being asked for, in backend memory.
 // The backend has one. Kernels read seed, S, the draw and the like from it, so that a recorded step
 // can run with other values than those that it was recorded with.
 class PassStore {
  public:
-  // memory: of one PassValues.
-  PassStore(Stream& stream, std::byte* memory);
+  // memory: of one PassValues. chain: what an op may leave to the next; null: none does.
+  PassStore(Stream& stream, std::byte* memory, RowChain* chain = nullptr);
   const PassValues* values() const { return values_; }
   // All work asked for from now on is of `pass`, unless an outer pass is Scope.
   void Set(const Pass& pass);
+  // Launches what the op before has left, before an op that does not take it.
+  void LaunchLeft();
   // While it lives, all work is of `pass`, and Set does nothing: the work may be being recorded.
   // Within another its values are that one's.
   class Scope {
@@ -56,6 +60,7 @@ class PassStore {
   }
 
   Stream& stream_;
+  RowChain* const chain_;
   PassValues* values_;
   PassValues last_;
   bool known_ = false, held_ = false;
@@ -89,10 +94,11 @@ std::vector<Range> GradientsWrittenBy(Spec spec) {
   return written;
 }
 
-// Null stays null. written: see above.
+// Null stays null. written: see above; takes_chain: Forward sees to what the op before has left
+// (row_chain.h).
 // Wraps an op so that each call sets the pass's values first.
 std::unique_ptr<Op> InPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
-                           const std::vector<Range>& written);
+                           const std::vector<Range>& written, bool takes_chain = false);
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op);
 std::unique_ptr<LossOp> InPass(PassStore& store, std::unique_ptr<LossOp> op);
 

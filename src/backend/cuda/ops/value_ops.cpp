@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/kernels/values.h"
 #include "backend/cuda/rounding/rounding_stats.h"
+#include "backend/cuda/rounding/row_chain.h"
 #include "backend/decisions.h"
 #include "backend/values/all.h"
 #include "error.h"
@@ -44,6 +45,8 @@ class CudaValueOp final : public Op {
         sums_ = context.Allocate<float>(spec.x.shape.n * strips_.per_image() * spec.x.shape.c);
   }
   void Forward(const Pass& pass) override {
+    if constexpr (TakesRowChain<Spec>())
+      if (IsInChain(pass)) return;
     // Dropout in evaluation is a copy of the bytes where no format changes, and is not counted.
     if constexpr (requires { spec_.rate; })
       if (Copies(spec_, pass))
@@ -79,6 +82,17 @@ class CudaValueOp final : public Op {
   }
 
  private:
+  // Whether y is made with what the op before or after this one rounds (row_chain.h).
+  bool IsInChain(const Pass& pass) {
+    RowChain& chain = context_.row_chain;
+    const auto value = Of(pass, spec_.x, YOf(spec_, pass, table_));
+    if constexpr (!std::is_same_v<Spec, DropoutSpec>)
+      return chain.End(pass, y_stats_, spec_.x, spec_.y, value);
+    else if (!Copies(spec_, pass))
+      return chain.Leave(pass, y_stats_, spec_.x, spec_.y, value);
+    chain.Launch();
+    return false;
+  }
   // A Value for RoundingStats; random numbers go by the first value, or image, of the whole batch
   // of all processes.
   template <class Maker>
