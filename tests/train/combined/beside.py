@@ -282,7 +282,7 @@ class Beside(Storing, Taking, Decisions, Heads, Histograms, Averages):
         if sums is not None:
             low, high = sums.round(both - error), sums.round(both + error)
             if key in self.sums and np.any(low != high):
-                raise Unsure(f"sum of {key}")
+                self.loose.add((node.name, "accumulated"))
             tally = self.tallies.setdefault((node.name, "accumulated"), Joined(sums, 1.0))
             tally.row_scale = 1.0
             tally.join(part, part_error, np.broadcast_to(total, np.shape(part)), low, high)

@@ -78,7 +78,7 @@ class Decisions:
         elif method == "fixed":
             options = [rules.unbound(method, keys, dy, None, u_min, u_max)]
         elif state["passes"] % every != 0:
-            options, near = [(value, "stale") for value, _ in state["cached"]], max(near, state["near"])
+            options, near = [(value, "stale") for value, _ in state["cached"]], state["near"]
         else:
             seen = operand(keys) if operand else None
             if not np.isfinite(dy).all() or (seen and not math.isfinite(seen.mean_square)):
@@ -94,7 +94,7 @@ class Decisions:
         if near == 1.0:
             word = {"SB": "target", "AB": "target"}.get(row["limit"], row["limit"])
             options = [(value, word) for value in shown(row["unbound"])]
-            state["cached"] = options
+            state["cached"], state["near"] = options, rules.NEAR
         for value, word in options:
             bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
             choices.append((value, bound, pow2, alpha, limit))
