@@ -36,6 +36,7 @@ TEST_SUITE("cpu") {
         {"inf", {2, 4}, kInf, 65504, 2},
         {"NaN", {8, 4}, kNan, 65504, 4},
         {"another format", {1, 256}, 300, 57344, 1},
+        {"u_max under a scale that is no power of two", {7962624}, 255.5 / 7962624, 255.5, 3981312},
         {"bf16: no limit in practice", {1, 1024}, 1e30, 3.3895313892515355e38, 1024},
     };
     for (const Row& row : rows) {

@@ -11,6 +11,12 @@ namespace ada::scaling {
 
 // --- Scales of sums of branches ---
 
+// `largest` is a quotient by a scale, rounded in double: where it is that of u_max itself, their
+// product may lie just below u_max, and does not fit.
+ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max) {
+  return largest * static_cast<double>(target) * (1 + 0x1p-50) < u_max;
+}
+
 // `largest` not finite (the step is skipped anyway): the smallest scale, which is also returned
 // where it is not finite and no other fits. Never below 2^-126.
 ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
@@ -19,7 +25,7 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   float fitting = 0;
   for (int i = 0; i < count; ++i) {
     if (scales[i] < smallest) smallest = scales[i];
-    if (scales[i] > fitting && largest * scales[i] < u_max) fitting = scales[i];
+    if (scales[i] > fitting && BranchesFit(scales[i], largest, u_max)) fitting = scales[i];
   }
   if (!detail::IsFinite(largest)) return smallest;
   if (fitting > 0) return fitting;
@@ -27,8 +33,8 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   // No branch's scale fits: halving the smallest one, at most down to 1/16, keeps the values' order
   // of magnitude; below that a power of two is computed directly.
   float target = smallest;
-  while (target >= 0.125f && !(largest * target < u_max)) target /= 2;
-  if (largest * target < u_max) return target;
+  while (target >= 0.125f && !BranchesFit(target, largest, u_max)) target /= 2;
+  if (BranchesFit(target, largest, u_max)) return target;
   double power = detail::PowerOfTwoBelow(u_max / largest);
   if (!(largest * power < u_max)) power /= 2;  // u_max / largest is itself a power of two
   return static_cast<float>(detail::Greatest(power, kSmallestScale));
@@ -36,9 +42,6 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
 
 ADA_HOST_DEVICE inline bool BranchSumOverflows(float target, double sum_max, double u_max) {
   return sum_max >= u_max && !(target < kSmallestBranchTarget);
-}
-ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max) {
-  return largest * static_cast<double>(target) < u_max;
 }
 
 // Products of fp32 values are rounded to fp32; once the scale was halved it is a double in the
