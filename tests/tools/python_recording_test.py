@@ -272,6 +272,27 @@ class BesideTest(head.Scratch):
         self.assertFalse([text for text in told if "is not recorded: " in text], told)
         self.assertEqual(self.layers(), {"0", "1", "2", "loss"})
 
+    def test_weights_that_lie_elsewhere_between_passes(self):
+        """FSDP brings them back by hooks of the outputs, and frees them behind each pass."""
+        from torch import distributed
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+        self.addCleanup(distributed.destroy_process_group)
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+
+        def make():
+            net, mesh = nn.Sequential(self.small(), nn.Linear(3, 3)), init_device_mesh("cpu", (1,))
+            for part in (*net, net):
+                fully_shard(part, mesh=mesh)
+            return net
+        plain, _ = self.train(make, x, "alone")
+        found, told = self.train(make, x, "recorded", dump_every=1)
+        self.assertEqual(found, plain)
+        self.assertFalse([text for text in told if "not recorded" in text], told)
+        self.assertTrue({(layer, tensor) for layer in ("0.0", "0.2", "1") for tensor in (
+            "y", "dw")} <= {key[1:] for key in self.rows()})
+
     def test_checkpoints_and_a_scaler(self):
         x = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(2))
 

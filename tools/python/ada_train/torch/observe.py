@@ -187,11 +187,15 @@ class Observer:
         dtype = y.dtype
 
         def seen(dy, scale, alpha=1.0):
+            if dy is None:
+                return
             self._recorder.guarded(name, lambda: self._count(attempt, name, call, dtype, dy, scale, alpha))()
         if hasattr(y.grad_fn, "observer"):  # its alpha is not known before it has run
             y.grad_fn.observer = seen
         else:
-            y.register_hook(lambda dy: seen(dy, scale_here()))
+            # Behind the hooks of tensors, by which FSDP brings the weights back.
+            place = y.output_nr
+            y.grad_fn.register_prehook(lambda dy: seen(dy[place], scale_here()))
 
     @staticmethod
     def _count(attempt, name, call, dtype, dy, scale, alpha):
