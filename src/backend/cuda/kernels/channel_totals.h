@@ -143,7 +143,7 @@ struct ReduceGradient {
   }
   ADA_HOST_DEVICE double SumOf(const float* sums, std::int64_t c, int lane) const {
     double sum = 0;
-    ForEvery<32>(
+    ForEvery<16>(
         lane, parts, PartLanes::kLanes,
         [&](std::int64_t part_of) { return sums[part_of * cut.channels + c]; },
         [&](std::int64_t, float of) { sum += static_cast<double>(of); });
