@@ -77,7 +77,7 @@ def scaled():
 
 
 class Encoder(nn.Module):
-    """torch's own layers behind an embedding and a parameter of positions."""
+    """torch's own layers after an embedding and a parameter of positions."""
 
     def __init__(self, batch_first=True, norm_first=False, causal=False, activation="gelu"):
         super().__init__()
@@ -422,7 +422,7 @@ class TwoOrders(HeadByHead):
 
 
 class PartsOfChannels(HeadByHead):
-    """The same behind a function, whose channels nothing can reorder."""
+    """The same after a function, whose channels nothing can reorder."""
 
     def forward(self, x):
         n, t = x.shape

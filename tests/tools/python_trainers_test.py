@@ -91,7 +91,7 @@ class LightningTrainerTest(Quiet):
             enable_progress_bar=False, enable_model_summary=False, callbacks=[callback],
             gradient_clip_val=1e-3)
         trainer.fit(module, data, ckpt_path=checkpoint)
-        trainer.save_checkpoint(self.folder / f"{name}.ckpt")  # behind its end
+        trainer.save_checkpoint(self.folder / f"{name}.ckpt")  # after its end
         self.assertTrue(clean(module))
         return callback, module
 

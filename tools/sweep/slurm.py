@@ -69,7 +69,7 @@ def refusal(options):
 
 
 def slurm_word(text):
-    """A word behind #SBATCH, which sbatch takes apart much as a shell does."""
+    """A word after #SBATCH, which sbatch takes apart much as a shell does."""
     if re.fullmatch(r"[\w@%+=:,./-]*", text, flags=re.ASCII):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

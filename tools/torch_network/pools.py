@@ -198,10 +198,10 @@ def stride_of(x):
 
 
 def shortcut(call, x, before, behind):
-    """Every s-th pixel with channels of zeros, half before and half behind."""
+    """Every s-th pixel with channels of zeros, half before and half after."""
     stride = stride_of(x)
     if stride is None or before != (before + behind) // 2:
-        call.refuse(f"{before} channels of zeros before and {behind} behind; only half before, of "
+        call.refuse(f"{before} channels of zeros before and {behind} after; only half before, of "
                     "an image or of x[:, :, ::s, ::s]")
     keys = {"channels": x.channels + before + behind, **({"stride": stride} if stride > 1 else {})}
     plain = Value(x.layer, "rows", *x.size)

@@ -257,7 +257,7 @@ std::string ZerosAtEnd(std::span<const std::byte> numbers, std::size_t width) {
 }
 
 // The bytes of 64 numbers of 16 bits, drawn at random, can all be printed once in 10^54 times;
-// tokens below 256 have a byte that is 0. Behind the mark of UTF-16 letters are below 0x3000, which
+// tokens below 256 have a byte that is 0. After the mark of UTF-16 letters are below 0x3000, which
 // so many tokens of a vocabulary that has the mark as well are not.
 bool LooksLikeText(std::span<const std::byte> numbers) {
   constexpr std::size_t kLeast = 128, kMost = 4096;  // bytes

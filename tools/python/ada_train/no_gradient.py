@@ -6,7 +6,7 @@ BRANCH = "branch"  # zeros alone, while the gradient goes on past it
 def layers_without_gradient(rows):
     """(layer, tensor, died at) of the layers of which all of dx or dw was zero after rounding, in
     the order of the backward pass; `rows` of one step, in their order. died at: the row of the
-    last tensor that still had values; None: none had; BRANCH: rows behind it have."""
+    last tensor that still had values; None: none had; BRANCH: rows after it have."""
     dead, alive = {}, None
     last = max((i for i, row in enumerate(rows) if _has_gradient(row)), default=-1)
     for i, row in enumerate(rows):

@@ -19,7 +19,7 @@ MEANINGS = {"dq": "queries", "dk": "keys", "dv": "values", "ds": "scores"}
 
 
 def merge(base, other):
-    """`base` with what it lacks of `other` put behind the element before it in `other`."""
+    """`base` with what it lacks of `other` put after the element before it in `other`."""
     result = list(base)
     known = set(result)
     for i, name in enumerate(other):

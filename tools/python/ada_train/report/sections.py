@@ -197,8 +197,8 @@ def _part(part, runs, given):
     return section
 
 
-def _behind(parts, anchor, section):
-    """The parts with one more behind that of this anchor; at the end where there is none."""
+def _placed_after(parts, anchor, section):
+    """The parts with one more after that of this anchor; at the end where there is none."""
     order = list(parts)
     at = order.index(anchor) + 1 if anchor in order else len(order)
     return {name: parts.get(name, section) for name in order[:at] + [section.anchor] + order[at:]}
@@ -228,10 +228,10 @@ def all_sections(chosen, tensor, folders=None, baseline=None):
     if "classes" in parts and parts["classes"].pictures:
         parts["classes"].tables = [("", *pictures_classes.class_table(drawn))]
     if "classes" in parts or folders:
-        parts = _behind(parts, "confusion" if "confusion" in parts else "classes",
+        parts = _placed_after(parts, "confusion" if "confusion" in parts else "classes",
                         _predictions(runs, folders))
     if chosen.rest:
-        parts = _behind(parts, "training", _all_runs(chosen, tensor, order))
+        parts = _placed_after(parts, "training", _all_runs(chosen, tensor, order))
     found = advice.read(runs)
     first = [verdict.section(runs, found, baseline), advice.section(runs, found),
              overview.results(chosen, tensor),

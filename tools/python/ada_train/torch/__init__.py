@@ -25,7 +25,7 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
            dataset=None, overwrite=False, operands=None, dump_every=0):
     """Records the training of `model` by `optimizer` into `folder`, until close().
 
-    Call recorder.step(loss) once behind each attempt to update the weights, skipped ones included:
+    Call recorder.step(loss) once after each attempt to update the weights, skipped ones included:
 
         recorder = ada_train.torch.record(model, optimizer, "runs/mine", scaler=scaler)
         for images, labels in loader:

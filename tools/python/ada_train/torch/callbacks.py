@@ -39,7 +39,7 @@ class _Scaling:
         return self.model.scale(loss)
 
     def before_step(self, optimizer, epoch):
-        """Behind the backward passes of an update: one whose gradients are not finite is left out,
+        """After the backward passes of an update: one whose gradients are not finite is left out,
         by taking its gradients away."""
         if not self._losses:
             raise RuntimeError("no loss of this update was scaled: its backward pass did not come "
@@ -53,7 +53,7 @@ class _Scaling:
         return self._state if self.model is None else self.model.scaling_state()
 
     def load(self, state):
-        """Trainers load before the model is scaled, or behind it."""
+        """Trainers load before the model is scaled, or after it."""
         if not state:
             return
         if self.model is not None:

@@ -76,7 +76,7 @@ class Dumps:
         if given:
             if parametrize.is_parametrized(module, "weight"):  # asking for it would compute it
                 raise ValueError("its weight is parametrized")
-            # FSDP frees the whole weight behind the pass.
+            # FSDP frees the whole weight after the pass.
             self._inputs[module] = given[0][1], plain_weight(module.weight).clone()
 
     @torch.compiler.disable
@@ -111,7 +111,7 @@ class Dumps:
         self._metadata.update({f"{key}:{name}": value for key, value in about.items()})
 
     def write(self, step):
-        """Behind an attempt: a file, where it is one of those that are dumped."""
+        """After an attempt: a file, where it is one of those that are dumped."""
         self._guarded("dump", self._write)(step)
 
     def _write(self, step):

@@ -193,7 +193,7 @@ class Observer:
         if hasattr(y.grad_fn, "observer"):  # its alpha is not known before it has run
             y.grad_fn.observer = seen
         else:
-            # Behind the hooks of tensors, by which FSDP brings the weights back.
+            # After the hooks of tensors, by which FSDP brings the weights back.
             place = y.output_nr
             y.grad_fn.register_prehook(lambda dy: seen(dy[place], scale_here()))
 

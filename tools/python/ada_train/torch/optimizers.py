@@ -101,7 +101,7 @@ class GradientNorm:
         number = torch._C._current_graph_task_id()
         if number != self._pass:
             self._pass = number
-            # Behind what others do when the pass ends, as DDP does its sums.
+            # After what others do when the pass ends, as DDP does its sums.
             queue = torch.autograd.Variable._execution_engine.queue_callback
             queue(lambda: queue(self._take))
 

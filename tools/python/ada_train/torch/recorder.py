@@ -147,7 +147,7 @@ class Recorder:
         return self._watching.gradient_norm()
 
     def settle(self):
-        """Behind a forward pass that was interrupted."""
+        """After a forward pass that was interrupted."""
         self._watching.settle()
 
     def table(self):
@@ -157,7 +157,7 @@ class Recorder:
         return Table(self._linear, self._watching.idle)
 
     def step(self, loss, accuracy=math.nan, epoch=None):
-        """Behind each attempt to update the weights. `loss`: without its scale; `accuracy`: share
+        """After each attempt to update the weights. `loss`: without its scale; `accuracy`: share
         of the batch that was classified right, if known; `epoch`: from 1, where it changes."""
         attempt = self._watching.attempt
         if attempt is None or attempt.evaluates and not self._watching.went_backwards:
@@ -204,7 +204,7 @@ class Recorder:
         return loss
 
     def evaluation(self, split, images, loss=math.nan, top1=math.nan, top5=math.nan):
-        """One evaluation of a split (`test`, `validation`), behind the last step."""
+        """One evaluation of a split (`test`, `validation`), after the last step."""
         self._folder.add("evaluation", step=self._watching.steps, epoch=self._epoch, split=split,
                          images=images, loss=_value(loss), top1=_value(top1), top5=_value(top5))
 

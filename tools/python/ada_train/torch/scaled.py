@@ -186,7 +186,7 @@ class AdaLossScaled(nn.Module):
         return outputs
 
     def _settle(self, depth):
-        """Behind an exception, of which layers may not know."""
+        """After an exception, of which layers may not know."""
         calls.cut(depth)
         if self.recorder is not None:
             self.recorder.settle()

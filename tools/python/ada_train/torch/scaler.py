@@ -66,7 +66,7 @@ class GradScaler(torch.amp.GradScaler):
                     p.grad.nan_to_num_(0.0, bound, -bound)
 
     def update(self, new_scale=None):
-        """Behind step(): the preset moves the scale. `new_scale`: the scale itself, as torch has
+        """After step(): the preset moves the scale. `new_scale`: the scale itself, as torch has
         it. Raises ada_train.native.PolicyEnd where the preset ends the training."""
         if not self._enabled:
             return

@@ -60,7 +60,7 @@ class _Given:
         self.version = self.x._version
 
     def settle(self):
-        """Behind the layer's pass: without the graph that made it."""
+        """After the layer's pass: without the graph that made it."""
         self.x = self.x.detach()
 
     def value(self):
@@ -319,7 +319,7 @@ class Tape(_python_dispatch.TorchDispatchMode):
         moves = name in _MOVES or getattr(operation, "is_view", False)
         return _Step(operation, *refs, slots, moves)
 
-    # --- Behind it ---
+    # --- After it ---
 
     def close(self, y):
         """Forgets what `y` is not made of. False where the layer gave `y` as it got it."""

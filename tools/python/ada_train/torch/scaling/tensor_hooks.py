@@ -30,7 +30,7 @@ class Scales:
         self.special, self.usual, self.leaving = special, usual, leaving
 
     def of_given(self, slot, later):
-        """`later`: behind the plan's own hooks."""
+        """`later`: after the plan's own hooks."""
         cell = self.inner if later else self.came.get(slot)
         return 1.0 if cell is None else cell.scale
 
@@ -73,7 +73,7 @@ class _TensorHook:
 
 
 class _NodeHook:
-    """`hook` has one argument where it runs before its node, two where it runs behind it."""
+    """`hook` has one argument where it runs before its node, two where it runs after it."""
 
     def __init__(self, hook):
         self._hook, self._number = hook, number()
@@ -134,7 +134,7 @@ def retained_in(nodes):
 
 
 def _settle(tensor):
-    """PyTorch's own hook adds the gradient to the tensor's, behind all hooks of the tensor and
+    """PyTorch's own hook adds the gradient to the tensor's, after all hooks of the tensor and
     before those of its node."""
     reference, slot, before = weakref.ref(tensor), tensor.output_nr, []
 
