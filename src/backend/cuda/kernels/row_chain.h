@@ -13,6 +13,15 @@
 
 namespace ada::backend::cuda {
 
+// The same thread, which the compiler takes for another one: it keeps no register over several
+// stages for what all of them compute from it.
+ADA_HOST_DEVICE inline ThreadIndex OfThisStage(ThreadIndex at) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(at.block), "+r"(at.thread));
+#endif
+  return at;
+}
+
 // A kernel that may be left out of those that it is fused with.
 template <class Kernel>
 struct RowStage {
@@ -21,7 +30,7 @@ struct RowStage {
   using Own = typename Kernel::Own;
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
-    if (active) kernel.template Run<kPhase>(at, shared, own);
+    if (active) kernel.template Run<kPhase>(OfThisStage(at), shared, own);
   }
   Kernel kernel;
   bool active = false;
