@@ -9,6 +9,7 @@ import sys
 import unittest
 
 from tests.program_case import BINARY, ProgramCase
+from tests.tools.safetensors_file import arrays, write_arrays
 
 try:
     import numpy as np
@@ -17,7 +18,7 @@ except ImportError as missing:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from matmul_test import BINARY, read, run, write  # noqa: E402
+from matmul_test import run  # noqa: E402
 
 F = np.float32
 E4M3 = np.array([m * 2.0**-9 if e == 0 else (1 + m / 8) * 2.0**(e - 7)
@@ -75,11 +76,11 @@ def power_of(blocks, target, limit):
 class AdaptiveBlocks(ProgramCase):
     def outputs(self, tensors, scaling):
         given, out = self.folder / "in.safetensors", self.folder / "out.safetensors"
-        write(given, tensors)
+        write_arrays(given, tensors)
         run("matmul", given, "-o", out, "--operands", "--set",
             "precision={format: fp32, operands: {x: nvfp4, w: {format: {element: fp4_e2m1, scale: fp8_e4m3, "
             "block: [16, 16]}}, dy: nvfp4, tensor_scaling: " + scaling + "}}")
-        return read(out)
+        return arrays(out)
 
     def test_power_and_values(self):
         draw = np.random.default_rng(60)
@@ -117,7 +118,7 @@ class AdaptiveBlocks(ProgramCase):
 
     def test_refused(self):
         given = self.folder / "in.safetensors"
-        write(given, {"x": np.ones((4, 16), F), "w": np.ones((4, 16), F)})
+        write_arrays(given, {"x": np.ones((4, 16), F), "w": np.ones((4, 16), F)})
         for fmt, word in (("fp8_e4m3", "got fp8_e4m3"), ("mxfp4", "got mxfp4")):
             done = subprocess.run([BINARY, "matmul", given, "--set", "precision.operands={x: " + fmt +
                                    ", tensor_scaling: adaptive}"], capture_output=True, text=True)

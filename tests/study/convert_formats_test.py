@@ -9,7 +9,8 @@ import pathlib
 import sys
 import unittest
 
-from tests.program_case import ProgramCase
+from tests.program_case import ProgramCase, rows_of
+from tests.tools.safetensors_file import arrays, write_arrays
 
 try:
     import numpy as np
@@ -18,7 +19,7 @@ except ImportError as missing:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from matmul_test import SHARED, read, rows_of, run, write  # noqa: E402
+from matmul_test import SHARED, run  # noqa: E402
 
 RECORDED = SHARED / "golden" / "practice" / "formats"
 OVERFLOW = {"none": "none", "finite": "saturate", "propagate": "saturate_finite"}
@@ -27,13 +28,13 @@ OVERFLOW = {"none": "none", "finite": "saturate", "propagate": "saturate_finite"
 class Convert(ProgramCase):
     def converted(self, x, *arguments, code=0):
         source, target = self.folder / "in.safetensors", self.folder / "out.safetensors"
-        write(source, {"x": np.ascontiguousarray(x)})
+        write_arrays(source, {"x": np.ascontiguousarray(x)})
         done = run("convert", source, target, *arguments, code=code)
-        return read(target) if code == 0 else done.stderr
+        return arrays(target) if code == 0 else done.stderr
 
     @unittest.skipUnless(RECORDED.exists(), "the recordings are not there")
     def test_p3109(self):
-        recorded = read(RECORDED / "cases.safetensors")
+        recorded = arrays(RECORDED / "cases.safetensors")
         for row in rows_of(RECORDED / "cases.csv"):
             if not row["system"].startswith("P3109") or row["rounding"].startswith("stochastic"):
                 continue
@@ -48,7 +49,7 @@ class Convert(ProgramCase):
 
     @unittest.skipUnless(RECORDED.exists(), "the recordings are not there")
     def test_others(self):
-        t = read(RECORDED / "cases.safetensors")
+        t = arrays(RECORDED / "cases.safetensors")
         out = self.converted(t["hifloat8.x"], "--format", "hifloat8", "--save-scales")
         np.testing.assert_array_equal(out["x.codes"], t["hifloat8.codes"])
         out = self.converted(t["hifloat4.x"], "--format", "hifloat4", "--save-scales")

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 from tests.tools import replay_updates_test as updates
+from tests.tools.safetensors_file import arrays, write_arrays
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = updates.PROGRAM
@@ -78,13 +79,13 @@ class RecordedPoliciesTest(unittest.TestCase):
                 gradients = [np.array(row["gradient"].split(), np.float32) / np.float32(world)
                              for row in rows]
                 given, kept = (pathlib.Path(folder) / name for name in ("in", "out"))
-                updates.save(given, {"p": np.ones(gradients[0].size, np.float32)} |
+                write_arrays(given, {"p": np.ones(gradients[0].size, np.float32)} |
                              {f"g.{t + 1}": g for t, g in enumerate(gradients)})
                 code, _, error = replay(
                     "--updates", given, "-o", kept, "--set", "optimizer.kind=adam", "optimizer.lr=0.01",
                     "scaling.policy=none", "scaling.on_overflow={action: sanitize, nan: 0, inf: 1.0e5}")
                 self.assertEqual(code, 0, error)
-                out = updates.load(kept)
+                out = arrays(kept)
                 for t, row in enumerate(rows, 1):
                     want = np.array(row["parameter_after"].split(), np.float64)
                     apart = np.abs(out[f"p.{t}"] - want) / np.maximum(np.abs(want), 1e-30)

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import safetensors_file  # noqa: E402
 import torch_head as head  # noqa: E402
 
 try:
@@ -57,11 +58,11 @@ class Bf16Updates(unittest.TestCase):
         for kind, name, options in CASES:
             with self.subTest(kind, **options), tempfile.TemporaryDirectory() as folder:
                 given, kept = (pathlib.Path(folder) / name for name in ("in", "out"))
-                updates.save(given, {"p": start} | {f"g.{t + 1}": g for t, g in enumerate(gradients)})
+                safetensors_file.write_arrays(given, {"p": start} | {f"g.{t + 1}": g for t, g in enumerate(gradients)})
                 done = subprocess.run([PROGRAM, "replay", "--updates", given, "-o", kept, "--set",
                                        *keys_of(kind, options)], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                ours = updates.load(kept)
+                ours = safetensors_file.arrays(kept)
                 parameter = torch.nn.Parameter(torch.from_numpy(start.copy()).bfloat16())
                 optimizer = getattr(torch.optim, name)([parameter], **options)
                 for t, gradient in enumerate(gradients, 1):
