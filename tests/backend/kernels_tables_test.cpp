@@ -72,6 +72,7 @@ TEST_SUITE("cpu") {
           cpu::Rounding rounding;
           rounding.format = c.format, rounding.count = true, rounding.moments = true;
           rounding.stats = &stats, rounding.scale = scale;
+          rounding.edge = scale == 1 ? 1 : 0.125;
           rounding.stochastic = draws, rounding.key = 5, rounding.draw = 9, rounding.first = 3;
           Memory out(Storage::kF32, n);
           kernels->round(in.data(), 1.0f, out.piece(), static_cast<std::int64_t>(n), rounding);
@@ -96,6 +97,7 @@ TEST_SUITE("cpu") {
             want.below_min += std::fabs(x) < c.table.magnitudes[1];
             want.subnormal += value != 0 && std::fabs(value) < c.table.normal_from;
             want.overflow += std::isfinite(in[i]) && Leaves(c, x, word);
+            want.above_edge += std::fabs(value) > rounding.edge * c.format.largest();
             want.inf += std::isinf(in[i]), want.nan += std::isnan(in[i]);
           }
           CHECK(differ == 0);
@@ -105,6 +107,7 @@ TEST_SUITE("cpu") {
           CHECK(stats.below_min == want.below_min);
           CHECK(stats.subnormal == want.subnormal);
           CHECK(stats.overflow == want.overflow);
+          CHECK(stats.above_edge == want.above_edge);
           CHECK(stats.inf == want.inf);
           CHECK(stats.nan == want.nan);
         }

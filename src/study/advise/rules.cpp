@@ -238,7 +238,7 @@ class Rules {
   // has, or by rounding.
   void Dead() {
     const auto dead = telemetry::LayersWithoutGradient(record_.layers);
-    // What is zero behind values that rounding took may be so for want of them.
+    // What is zero after values that rounding took may be so for want of them.
     const bool by_rounding =
         std::any_of(dead.begin(), dead.end(), [](const auto& layer) { return layer.by_rounding; });
     const auto is_mended = [&](const std::string& tensor) {
