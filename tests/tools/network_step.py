@@ -8,23 +8,10 @@ import subprocess
 
 import numpy
 
+from safetensors_file import write_arrays
+
 TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I64": numpy.int64, "I32": numpy.int32,
          "U8": numpy.uint8, "U16": numpy.uint16}
-
-
-def write_tensors(path, arrays, metadata=None):
-    header, end = {"__metadata__": metadata} if metadata else {}, 0
-    names = {numpy.dtype(t): name for name, t in TYPES.items()}
-    for name, array in arrays.items():
-        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape),
-                        "data_offsets": [end, end + array.nbytes]}
-        end += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for array in arrays.values():
-            file.write(numpy.ascontiguousarray(array).tobytes())
 
 
 class Tensors:
@@ -79,7 +66,7 @@ def write_images(path, images, labels):
     """`images`: fp32, [n, c, h, w]; the same ones for training and test."""
     pixels = numpy.ascontiguousarray(images.transpose(0, 2, 3, 1), numpy.float32)
     labels = numpy.asarray(labels, numpy.int64)
-    write_tensors(path, {"train.images": pixels, "train.labels": labels,
+    write_arrays(path, {"train.images": pixels, "train.labels": labels,
                          "test.images": pixels, "test.labels": labels})
 
 

@@ -126,7 +126,7 @@ def main(network, source, target):
     out = {"loss": loss.detach().reshape(1).numpy()}
     out |= {"grad." + name: value.grad.numpy() for name, value in weights.trained.items()}
     out |= {"state." + name: value.numpy() for name, value in weights.state.items()}
-    network_step.write_tensors(target, out)
+    network_step.write_arrays(target, out)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ TYPES = {"F64": ("<f8", "d"), "F32": ("<f4", "f"), "F16": ("<f2", "e"), "I64": (
          "U8": ("u1", "B")}
 
 
-def write(path, tensors):
-    header, data = {}, b""
+def write(path, tensors, metadata=None):
+    """metadata: texts beside the tensors."""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (shape, values, *kind) in tensors.items():
         header[name] = {"dtype": kind[0] if kind else "F32", "shape": list(shape),
                         "data_offsets": [len(data), len(data) + len(values)]}
@@ -21,11 +22,11 @@ def write(path, tensors):
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def write_arrays(path, arrays):
+def write_arrays(path, arrays, metadata=None):
     """The widest elements come first, so that all are aligned."""
     names = {numpy_name.lstrip("<"): name for name, (numpy_name, _) in TYPES.items()}
     write(path, {name: (array.shape, array.tobytes(), names[array.dtype.str[1:]]) for name, array in
-                 sorted(arrays.items(), key=lambda item: -item[1].itemsize)})
+                 sorted(arrays.items(), key=lambda item: -item[1].itemsize)}, metadata)
 
 
 def _header(data):

@@ -59,7 +59,7 @@ class Recording:
         if vit:
             x = numpy.ascontiguousarray(x.transpose(0, 2, 3, 1))
         names = ("images", "labels") if vit else ("tokens", "targets")
-        network_step.write_tensors(path, {
+        network_step.write_arrays(path, {
             f"{split}.{name}": numpy.ascontiguousarray(a[:end]) for split, end in
             (("train", len(x)), ("test", self.batch)) for name, a in zip(names, (x, y))})
 

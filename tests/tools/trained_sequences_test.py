@@ -83,7 +83,7 @@ class Sequences(unittest.TestCase):
         (self.folder / "compare.py").write_text(COMPARE)
         random = numpy.random.default_rng(0)
         tokens = random.integers(0, VOCABULARY, [8, TOKENS + 1]).astype(numpy.int32)[:, :TOKENS]
-        network_step.write_tensors(self.folder / "tokens.safetensors",
+        network_step.write_arrays(self.folder / "tokens.safetensors",
                                    {"train.tokens": tokens, "test.tokens": tokens[:4]})
         network_step.write_images(self.folder / "images.safetensors",
                                   random.normal(size=[4, 3, 8, 8]).astype(numpy.float32), [0, 1, 2, 3])
@@ -122,7 +122,7 @@ class Sequences(unittest.TestCase):
         network_step.write_images(self.folder / "pictures", random.normal(size=[4, 3, 32, 32]).astype(numpy.float32),
                                   [0, 1, 2, 4])
         tokens = random.integers(0, 30, [4, 10]).astype(numpy.int32)
-        network_step.write_tensors(self.folder / "words", {"train.tokens": tokens, "test.tokens": tokens})
+        network_step.write_arrays(self.folder / "words", {"train.tokens": tokens, "test.tokens": tokens})
         done = torch_commands.run_all([["from_torch", f"from_torch_sequences:{name}", *(
             ["--input", "32"] if name in images else ["--tokens", "10"]), "--output", name] for name in names],
             self.folder)

@@ -45,7 +45,7 @@ class VggBackbone(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def call(self, tensors):
-        network_step.write_tensors(self.path("in.safetensors"), tensors)
+        network_step.write_arrays(self.path("in.safetensors"), tensors)
         return subprocess.run([sys.executable, str(ROOT / "tools/vgg_backbone.py"),
                                self.path("in.safetensors"), "-o", self.path("out.safetensors")],
                               capture_output=True, text=True, check=False)

@@ -74,7 +74,7 @@ class GoldenModels(unittest.TestCase):
                 layer = row["parameter"].removesuffix(".weight")
                 weights[f"{layer}.running_mean"] = numpy.zeros(shape, numpy.float32)
                 weights[f"{layer}.running_var"] = numpy.ones(shape, numpy.float32)
-        network_step.write_tensors(f"{folder}/weights.safetensors", weights)
+        network_step.write_arrays(f"{folder}/weights.safetensors", weights)
         layers = [line for line in net.read_text().splitlines() if "{name: " in line]
         last = layers[-1].split("{name: ", 1)[1].split(",")[0]
         pathlib.Path(folder, "step.yaml").write_text(network_step.configuration(

@@ -123,7 +123,7 @@ class KnownClasses(ProgramCase):
                   "test.images": images, "test.labels": numpy.arange(6) % 3}
 
         def write(names):
-            network_step.write_tensors(self.folder / "a.safetensors", arrays,
+            network_step.write_arrays(self.folder / "a.safetensors", arrays,
                                        {"classes": names} if names else None)
         write("ant,bee,cat")
         text = small_sets.FOLDER_RUN.replace("folder, path: photos", "tensors, path: a.safetensors")

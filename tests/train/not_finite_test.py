@@ -34,17 +34,9 @@ class NotFinite(ProgramCase):
         """A file of 16 images of 8x8 whose every 16th value is `largest`, the others 1."""
         values = struct.pack("<1024f", *[largest if i % 16 == 0 else 1.0 for i in range(1024)])
         labels = struct.pack("<16q", *[i % 4 for i in range(16)])
-        header, data = {}, b""
-        for name, kind, shape, part in (("train.images", "F32", [16, 8, 8, 1], values),
-                                        ("test.images", "F32", [16, 8, 8, 1], values),
-                                        ("train.labels", "I64", [16], labels),
-                                        ("test.labels", "I64", [16], labels)):
-            header[name] = {"dtype": kind, "shape": shape,
-                            "data_offsets": [len(data), len(data) + len(part)]}
-            data += part
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        (self.folder / "data.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        safetensors_file.write(self.folder / "data.safetensors", {
+            "train.images": ([16, 8, 8, 1], values), "test.images": ([16, 8, 8, 1], values),
+            "train.labels": ([16], labels, "I64"), "test.labels": ([16], labels, "I64")})
 
     INPUT = """
 data: {dataset: tensors, path: data.safetensors, batch_size: 8, workers: 0}

@@ -50,7 +50,7 @@ class Predict(SharedFolderCase):
         random = numpy.random.default_rng(1)
         cls.images = random.integers(0, 256, (8, 9, 10, 3), numpy.uint8)
         labels = (numpy.arange(8) % 7).astype(numpy.int64)
-        network_step.write_tensors(cls.folder / "images.safetensors", {
+        network_step.write_arrays(cls.folder / "images.safetensors", {
             "train.images": cls.images, "train.labels": labels,
             "test.images": cls.images, "test.labels": labels})
         (cls.folder / "net.yaml").write_text(CONFIG)
@@ -120,7 +120,7 @@ class Predict(SharedFolderCase):
         named = {"train.images": self.images, "test.images": self.images[:7],
                  "train.labels": (numpy.arange(8) % 7).astype(numpy.int64),
                  "test.labels": numpy.arange(7)}
-        network_step.write_tensors(self.folder / "named.safetensors", named,
+        network_step.write_arrays(self.folder / "named.safetensors", named,
                                    {"classes": "a,b,c,d,\u00e9,f,g"})
         custom = "data.normalize={mean: [0.1, 0.2, 0.3], std: [0.5, 0.6, 0.7]}"
         self.ada("train", "net.yaml", "--output", "named", "--no-progress", "--set",

@@ -59,7 +59,7 @@ class TextSteps(unittest.TestCase):
             losses = []
 
             def train(tensors):
-                network_step.write_tensors(f"{folder}/twice.safetensors", tensors)
+                network_step.write_arrays(f"{folder}/twice.safetensors", tensors)
                 pathlib.Path(folder, "step.yaml").write_text(text_steps.json.dumps(config))
                 network_step.call(os.path.realpath(BINARY), [
                     "train", "step.yaml", "--output", "run", "--overwrite", "--no-progress"], folder)

@@ -125,7 +125,7 @@ class VisionStep(ProgramCase):
             elif name.endswith((".running_mean", ".running_var")):
                 start = numpy.zeros if name.endswith("mean") else numpy.ones
                 given[name] = start(step.tensors[name].shape, numpy.float32)
-        network_step.write_tensors(self.folder / "given.safetensors", given)
+        network_step.write_arrays(self.folder / "given.safetensors", given)
         subprocess.run([TORCH, str(ROOT / "tests/tools/plain_vision_step.py"), network,
                         "given.safetensors", "torch.safetensors"], cwd=self.folder, check=True)
         torch = network_step.Tensors(self.folder / "torch.safetensors")
