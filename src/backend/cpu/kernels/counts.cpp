@@ -3,7 +3,6 @@
 #include "backend/cpu/kernels/counts.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
@@ -77,18 +76,6 @@ void CountTally::CountSmallApart(const BufferExtremes& extremes) {
   zeros_after_ += end_ - after[1];
 }
 
-// What leaves a table's format was kept as inf (RoundByTables): it becomes what the format says.
-void CountTally::TakeWhatLeftBecame() {
-  const Grid& grid = rounder_.grid;
-  for (int i = 0; i < end_; ++i) {
-    const float x = kept_.x[i];
-    if (MagnitudeBits(kept_.after[i]) != kInfinityBits || MagnitudeBits(x) >= kInfinityBits)
-      continue;
-    const float beyond = std::numeric_limits<float>::max();
-    kept_.after[i] = RoundByTable(grid.table, grid.saturates, x < 0 ? -beyond : beyond);
-  }
-}
-
 // Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare. A
 // finite value whose scaled one leaves fp32 is one that overflows.
 void CountTally::CountLarge(const BufferExtremes& extremes) {
@@ -110,7 +97,6 @@ void CountTally::CountLarge(const BufferExtremes& extremes) {
     not_finite_ += others - below[0], nan_ += others - below[1];
   }
   if (edge_ >= kInfinityBits) return;
-  if (rounder_.grid.table != 0) TakeWhatLeftBecame();
   if (!apart_) {
     // Rounding to nearest at most doubles what does not overflow.
     if (extremes.max < std::min(edge_ - std::min(edge_, 1u << 23), overflow_min)) return;

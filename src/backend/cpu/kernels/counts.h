@@ -33,7 +33,6 @@ class CountTally {
   void CountSmall(const BufferExtremes& extremes);
   void CountSmallApart(const BufferExtremes& extremes);
   void CountLarge(const BufferExtremes& extremes);
-  void TakeWhatLeftBecame();
 
   const Rounder& rounder_;
   const bool apart_;

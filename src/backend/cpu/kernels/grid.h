@@ -268,8 +268,8 @@ ADA_OUTLINE F RoundRandomly(F x, std::int64_t i, const Rounder& rounder) {
   return RoundStochasticallyToGrid(x, random, rounder.grid);
 }
 
-// By a table. What leaves the format is counted by its value after rounding, which therefore is inf
-// here, whatever it becomes. given: without the scale of the tensor, which may bring it beyond
+// By a table. What leaves the format is counted by being inf or NaN; what saturates is inf before
+// rounding instead. given: without the scale of the tensor, which may bring it beyond
 // fp32.
 ADA_OUTLINE Rounded RoundByTables(F x, F given, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
@@ -277,7 +277,7 @@ ADA_OUTLINE Rounded RoundByTables(F x, F given, std::int64_t i, const Rounder& r
   U random{};
   if (how.stochastic)
     random = RandomWords(how.key, how.draw, how.first + static_cast<std::uint64_t>(i));
-  float before[kLanes], unscaled[kLanes], after[kLanes], stored[kLanes];
+  float before[kLanes], unscaled[kLanes], after[kLanes];
   StoreF(before, x);
   StoreF(unscaled, given);
   for (int k = 0; k < kLanes; ++k) {
@@ -286,11 +286,11 @@ ADA_OUTLINE Rounded RoundByTables(F x, F given, std::int64_t i, const Rounder& r
       value = static_cast<double>(unscaled[k]) * static_cast<double>(how.scale);
     const TableRounded r =
         RoundByTable(grid, value, rounder.grid.saturates, how.stochastic, random[k]);
-    stored[k] = r.value;
-    after[k] = r.left ? __builtin_inff() : r.value;
+    after[k] = r.value;
+    if (r.left && __builtin_isfinite(r.value)) before[k] = __builtin_inff();
   }
-  const F r = LoadF(stored);
-  return {x, LoadF(after), how.scale != 1 ? r / Fill(how.scale) : r};
+  const F r = LoadF(after);
+  return {LoadF(before), r, how.scale != 1 ? r / Fill(how.scale) : r};
 }
 
 // Values i .. i + 15 of the block, rounded as asked, whatever is asked.
