@@ -19,8 +19,7 @@ namespace {
 // (LayerKind::takes_amax_of_dy).
 template <class Spec>
 constexpr bool TakesAmaxOfDy() {
-  return std::is_same_v<Spec, DropoutSpec> || std::is_same_v<Spec, ActivationSpec<Gelu>> ||
-         std::is_same_v<Spec, ActivationSpec<GeluTanh>>;
+  return IsOneOf<Spec, DropoutSpec, ActivationSpec<Gelu>, ActivationSpec<GeluTanh>>;
 }
 
 // The op of one kind of layer of values/: the formula is the maker's, and a thread runs it for each
